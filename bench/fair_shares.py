@@ -9,9 +9,10 @@ twice that. `--functions`:
 jobs of Python functions, by the CPU time of their processes: with no daemon, by how nice they are, and in turns with native
 jobs of a daemon, whose CPU time is parted among them as the time of their threads is. `--sweep`: equal jobs that share their
 batches (`Loader(share=)`): the daemon's CPU time beside that for one job; at most 1.05 of it. `--paces`: such jobs which
-are slower than batches are made: at equal paces (1.05 of one at most again), at paces of 1 : 2 : 4, and others of which one
-pauses, one dies and one comes late; each has the bits of a lone run, and waits for a batch 7 s at most, since who stands
-still is parted after 5. The exit status is 1 where a bar is missed.
+are slower than batches are made: at equal paces, of which at most 1.05 of what one takes is made, at paces of 1 : 2 : 4, and
+others of which one pauses, one dies and one comes late; each has the bits of a lone run, and waits for a batch 7 s at most,
+since who stands still is parted after 5. (Their CPU time beside one job's is shown and is no bar: trainers that compute
+beside it make the same work of the daemon dearer.) The exit status is 1 where a bar is missed.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def sweep(counts: list[int], batches: int, photos: list[str]) -> bool:
             for trainer in trainers:
                 assert first_line(trainer) == "done\n"
             spent_s = cpu_s(daemon.process.pid)
-            made = sum(rank["batches"] for job in daemon.status()["jobs"] for rank in job["ranks"])
+            made = batches_made(daemon)
             for trainer in trainers:
                 trainer.communicate("end\n")
         lone = lone or spent_s
@@ -114,12 +115,18 @@ def paces(batches: int, pause_s: float, photos: list[str]) -> bool:
                 time.sleep(job.get("late_s", 0))
                 task = {"photos": photos, "socket": daemon.socket, "pace": STEP_S, "batches": batches, **job}
                 trainers.append(started({**task, "share": 1 if "late_s" in job else count}))
-            answers = [trainer.communicate()[0] for trainer in trainers]
-            spent_s = cpu_s(daemon.process.pid)
-        of_one = spent_s / lone_s
-        print(f"{group}: {spent_s:.2f} CPU s of the daemon, {of_one:.3f} of those for one job of that pace")
+            answers = [first_line(trainer) for trainer in trainers]
+            spent_s, made = cpu_s(daemon.process.pid), batches_made(daemon)
+            for trainer in trainers:
+                trainer.communicate("end\n")
+        of_one = {"cpu_s": spent_s, "of_one": spent_s / lone_s, "made": made, "made_of_taken": made / batches}
+        print(
+            f"{group}: {made} batches of {batches} were made, in {spent_s:.2f} CPU s of the daemon, {spent_s / lone_s:.3f} "
+            f"of those for one job of that pace"
+        )
+        print(json.dumps({"bench": "fair_shares", "paces": group, **of_one}), flush=True)
         # Those that keep pace stay together: made once for all.
-        kept = kept and (group not in TOGETHER or of_one <= 1 + WITHIN)
+        kept = kept and (group not in TOGETHER or made <= (1 + WITHIN) * batches)
         for (name, job), answer in zip(jobs, answers, strict=True):
             if "dies" in job:
                 continue
@@ -138,13 +145,17 @@ def lone_cpu_s(batches: int, photos: list[str]) -> float:
     """CPU seconds of the daemon for one such trainer."""
     with running() as daemon:
         task = {"photos": photos, "socket": daemon.socket, "share": 1, "pace": STEP_S, "batches": batches}
-        started(task).communicate()
-        return cpu_s(daemon.process.pid)
+        trainer = started(task)
+        first_line(trainer)
+        spent_s = cpu_s(daemon.process.pid)
+        trainer.communicate("end\n")
+    return spent_s
 
 
 def keep_pace(task: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """A trainer of a sweep with a step of so many s; without a socket in this process, alone. Of what it took: a digest, and
-    how long it took beside what its steps and its pause take, and the longest that it waited for a batch."""
+    how long it took beside what its steps and its pause take, and the longest that it waited for a batch. A process of its
+    own prints them, and stays until it is told to end."""
     served = {"daemon": task["socket"], "share": ("paces", task["share"])} if task["socket"] else {"daemon": "embedded"}
     bits, taken, longest_s, own_s = hashlib.blake2b(), 0, 0.0, 0.0
     with carya.Loader(pipeline("photos", [str(path) for path in task["photos"]]), **served) as loader:
@@ -164,7 +175,11 @@ def keep_pace(task: dict[str, Any]) -> tuple[str, dict[str, Any]]:
                 asked = time.monotonic()
                 if taken == task["batches"]:
                     break
-    return bits.hexdigest(), {"took_s": asked - begun, "own_s": own_s, "longest_wait_s": longest_s}
+        answer = bits.hexdigest(), {"took_s": asked - begun, "own_s": own_s, "longest_wait_s": longest_s}
+        if task["socket"]:
+            print(json.dumps(answer), flush=True)
+            sys.stdin.readline()  # what it had made is counted until it ends
+    return answer
 
 
 def follow(task: dict[str, object]) -> None:
@@ -230,6 +245,11 @@ def of_session(leader: int) -> float:
             fields = stat.read_text().rpartition(")")[2].split()
             ticks += int(fields[11]) + int(fields[12]) if int(fields[3]) == leader else 0
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def batches_made(daemon: Daemon) -> int:
+    """By all streams of the jobs that are there; by a stream that several of them share once."""
+    return sum(rank["batches"] for job in daemon.status()["jobs"] for rank in job["ranks"])
 
 
 def cpu_s(pid: int) -> float:
@@ -378,7 +398,7 @@ def main() -> int:
     if options.train:
         task = json.loads(options.train)
         if "pace" in task:
-            print(json.dumps(keep_pace(task)), flush=True)
+            keep_pace(task)
             return 0
         call(task) if "calls" in task else follow(task) if "share" in task else train(task)
         return 0

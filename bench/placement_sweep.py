@@ -3,10 +3,11 @@
 
 Real workers on one machine cut into several (overflow.py), ImageNet photos with jitter and blur, trainers of several rates.
 Ceiling: the best fixed placement, measured: the rates of every number of workers, the fastest first, at the cut that was
-chosen, for a trainer that takes all; a slower trainer gets what it takes of that. The cost per sample must be at most 1.03 of
-the best's, the model's rate within 10 % of the measured one, the first workers measured within 8 s of the start. "choice" is
-the cost of the chosen number by the same measurements as the best's, without what differs from run to run. Shares of
-the CPU are scaled so that together they fit into the machine: what is unlike stays so. Needs what overflow.py needs.
+chosen, for a trainer that takes all, medians of three rounds over all numbers; a slower trainer gets what it takes of that.
+The cost per sample must be at most 1.03 of the best's, the model's rate within 10 % of the measured one, the first workers
+measured within 8 s of the start. "choice" is the cost of the chosen number by the same measurements as the best's, without
+what differs from run to run. Shares of the CPU are scaled so that together they fit into the machine: what is unlike stays
+so. Needs what overflow.py needs.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import statistics
 import sys
 import tempfile
 from dataclasses import asdict, dataclass
@@ -33,6 +35,7 @@ WORLDS: dict[str, tuple[float, list[float]]] = {
 }
 DEMANDS = (0.5, 1.0, 1.6, 2.5, 4.0, 0.0)  # of the trainer, in what the host makes alone; 0: all that it gets
 ROWS = 32  # of a batch
+ROUNDS = 3  # of measurements of fixed placements
 WITHIN, MODEL_WITHIN, FIRST_S = 1.03, 0.1, 8.0
 
 
@@ -95,15 +98,19 @@ def play(world: World, bench: Bench, row: Row, step_s: float, result: Result) ->
 
 
 def capacities(world: World, bench: Bench, frozen: dict[str, Any], cut: int, result: Result) -> list[float]:
-    """Samples/s of a trainer that takes all, by the number of workers, the fastest first."""
+    """Samples/s of a trainer that takes all, by the number of workers, the fastest first: medians of rounds over all numbers,
+    so that a machine which is slower for a while is so for all of them."""
     cores = world.machines.cores_of_workers
     fastest = [address for _, address in sorted(zip(cores, world.addresses(), strict=True), reverse=True)]
-    rates = []
-    for count in range(len(fastest) + 1):
-        placement = {**frozen, "workers": count, "ops_remote": cut} if count else "local"
-        remote = {"remote": fastest[:count]} if count else {}
-        rates.append(world.fixed(bench.hold_s, result, placement, 0.0, **remote)[0])
-    return rates
+    rates: list[list[float]] = [[] for _ in range(len(fastest) + 1)]
+    for _ in range(ROUNDS):
+        for count, measured in enumerate(rates):
+            placement = {**frozen, "workers": count, "ops_remote": cut} if count else "local"
+            remote = {"remote": fastest[:count]} if count else {}
+            measured.append(world.fixed(bench.hold_s / 2, result, placement, 0.0, **remote)[0])
+    spreads = ", ".join(f"{min(measured):.0f} to {max(measured):.0f}" for measured in rates)
+    print(f"cut after {cut}: samples/s by number of workers: {spreads}", flush=True)
+    return [statistics.median(measured) for measured in rates]
 
 
 def judge(row: Row, rates: list[float]) -> None:
