@@ -8,11 +8,11 @@ p99 that the job has alone with the daemon, over its share, since batches of unl
 twice that. `--functions`:
 jobs of Python functions, by the CPU time of their processes: with no daemon, by how nice they are, and in turns with native
 jobs of a daemon, whose CPU time is parted among them as the time of their threads is. `--sweep`: equal jobs that share their
-batches (`Loader(share=)`): the daemon's CPU time beside that for one job; at most 1.05 of it. `--paces`: such jobs which
-are slower than batches are made: at equal paces, of which at most 1.05 of what one takes is made, at paces of 1 : 2 : 4, and
-others of which one pauses, one dies and one comes late; each has the bits of a lone run, and waits for a batch 7 s at most,
-since who stands still is parted after 5. (Their CPU time beside one job's is shown and is no bar: trainers that compute
-beside it make the same work of the daemon dearer.) The exit status is 1 where a bar is missed.
+batches (`Loader(share=)`): the daemon's CPU time beside that for one job, medians of five rounds; at most 1.05 of it.
+`--paces`: such jobs which are slower than batches are made: at equal paces, of which at most 1.05 of what one takes is made,
+at paces of 1 : 2 : 4, and others of which one pauses, one dies and one comes late; each has the bits of a lone run, and
+waits for a batch 7 s at most, since who stands still is parted after 5. (Their CPU time beside one job's is shown and is no
+bar: trainers that compute beside it make the same work of the daemon dearer.) The exit status is 1 where a bar is missed.
 """
 
 from __future__ import annotations
@@ -65,27 +65,39 @@ def pipeline(kind: str, photos: list[str]) -> carya.Pipeline:
     return (chain.gaussian_blur(9) if kind == "blur" else chain).batch(16)
 
 
-def sweep(counts: list[int], batches: int, photos: list[str]) -> bool:
-    """Trainers of one job's batches, which take a fixed number of them; CPU seconds of the daemon. Whether the bar is kept."""
-    lone, kept = 0.0, True
-    for count in counts:
-        with running() as daemon:
-            task = {"photos": photos, "socket": daemon.socket, "share": count, "batches": batches}
-            trainers = [started(task) for _ in range(count)]
-            for trainer in trainers:
-                assert first_line(trainer) == "done\n"
-            spent_s = cpu_s(daemon.process.pid)
-            made = batches_made(daemon)
-            for trainer in trainers:
-                trainer.communicate("end\n")
-        lone = lone or spent_s
-        of_one = {"cpu_s": spent_s, "of_one": spent_s / lone, "made": made, "made_of_taken": made / batches}
+def sweep(counts: list[int], batches: int, photos: list[str], rounds: int) -> bool:
+    """Trainers of one job's batches, which take a fixed number of them; CPU seconds of the daemon, medians of rounds over all
+    counts. Whether the bar is kept."""
+    spent: dict[int, list[tuple[float, int]]] = {count: [] for count in counts}
+    for _ in range(rounds):
+        for count, seen in spent.items():
+            seen.append(shared(count, batches, photos))
+    lone_s = statistics.median(each_s for each_s, _ in spent[counts[0]])
+    kept = True
+    for count, seen in spent.items():
+        spent_s, made = statistics.median(each_s for each_s, _ in seen), max(each for _, each in seen)
+        told = ", ".join(f"{each_s:.2f}" for each_s, _ in seen)
+        of_one = {"cpu_s": spent_s, "of_one": spent_s / lone_s, "made": made, "made_of_taken": made / batches}
         print(
-            f"{count:3} equal jobs of {batches} batches each: {made} were made, in {spent_s:.2f} CPU s, {spent_s / lone:.3f} of one job's"
+            f"{count:3} equal jobs of {batches} batches each: {made} were made, in {spent_s:.2f} CPU s ({told}), "
+            f"{spent_s / lone_s:.3f} of one job's"
         )
         print(json.dumps({"bench": "fair_shares", "sweep": count, **of_one}), flush=True)
-        kept = kept and spent_s <= (1 + WITHIN) * lone
+        kept = kept and spent_s <= (1 + WITHIN) * lone_s
     return kept
+
+
+def shared(count: int, batches: int, photos: list[str]) -> tuple[float, int]:
+    """So many trainers of one job's batches: CPU seconds of the daemon, and how many batches it made."""
+    with running() as daemon:
+        task = {"photos": photos, "socket": daemon.socket, "share": count, "batches": batches}
+        trainers = [started(task) for _ in range(count)]
+        for trainer in trainers:
+            assert first_line(trainer) == "done\n"
+        spent = cpu_s(daemon.process.pid), batches_made(daemon)
+        for trainer in trainers:
+            trainer.communicate("end\n")
+    return spent
 
 
 def paces(batches: int, pause_s: float, photos: list[str]) -> bool:
@@ -417,7 +429,8 @@ def main() -> int:
             return 0
         kept = True
         if options.sweep or options.smoke:
-            kept = sweep([1, 2] if options.smoke else [1, 4, 16], 20 if options.smoke else 1000, photos)
+            few = options.smoke
+            kept = sweep([1, 2] if few else [1, 4, 16], 20 if few else 1000, photos, 1 if few else 5)
         if options.paces or options.smoke:
             kept = paces(10 if options.smoke else 1000, 0.1 if options.smoke else 60, photos) and kept
         counts = [] if options.sweep or options.paces else counts

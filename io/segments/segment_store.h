@@ -65,7 +65,9 @@ struct SegmentStoreStats {
 /// 3. Room: a segment is made as long as it may become, then the lengths of all files of the tier are added up. If they
 ///    pass the capacity, the new one is shortened, or removed. Where everybody sees the same listing, the capacity is
 ///    never passed; where listings lag, by what was promised meanwhile. Of users who share a folder nobody leaves the
-///    others no room: one whose own files take less than its part, the capacity over the number of users, may write.
+///    others no room: one whose own files take less than its part, the capacity over the number of users, may write,
+///    though the capacity is passed by that. Nobody gives back what was free when it was taken: who can make others do
+///    so could take their samples away.
 /// 4. Who may read a file are the readers that append() was given with its entries: entries of unlike readers go to files
 ///    of their own. Files of other users that may not be read are left alone.
 /// 5. What a killed writer promised is cut off by others, and places that nobody used for long are removed when there is

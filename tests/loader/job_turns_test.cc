@@ -83,7 +83,7 @@ class Taking {
  public:
   explicit Taking(Handed& from)
       : thread_([this, &from] {
-          while (!done_) from.reader->next(1'000'000);
+          while (!done_) static_cast<void>(from.reader->next(1'000'000));
         }) {}
   ~Taking() {
     done_ = true;
