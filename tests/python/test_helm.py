@@ -20,6 +20,7 @@ import pytest
 from daemons import until
 from kubernetes_server import ALL_RIGHTS
 from ports import free_port
+from test_worker_users import secret
 from workers import make_certificates
 
 from carya import _core, _programs
@@ -265,8 +266,7 @@ def test_a_worker_takes_its_arguments(tmp_path: Path, case: str) -> None:
         "/data": str(tmp_path / "data"),
     }
     assert ("--token-file" in command) == (case == "everything")
-    (tmp_path / "words").touch(0o600)
-    (tmp_path / "words").write_text("ann:word of ann\n")
+    secret(tmp_path / "words", "ann:word of ann\n")
     with started(*(paths.get(word, word) for word in command)) as process:
         assert process.stderr
         line = process.stderr.readline()

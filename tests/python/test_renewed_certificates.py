@@ -15,7 +15,7 @@ from daemons import until
 from fleet_child import FACTS
 from streams import epoch_digest
 from test_remote import read_until_remote
-from test_worker_users import usage, vision, with_certificate
+from test_worker_users import secret, told, usage, vision, with_certificate
 from workers import Worker, make_certificates
 
 import carya
@@ -93,16 +93,11 @@ def test_a_worker_that_cannot_use_new_certificates_says_so_and_keeps_its_own(
 
 def words(path: Path, text: str) -> Path:
     """A file with tokens, put in the place of the one before as a cluster does."""
-    new = path.with_name("new")
-    new.touch(mode=0o600)
-    new.write_text(text)
-    new.replace(path)
-    return path
+    return secret(path.with_name("new"), text).replace(path)
 
 
 def knows(worker: Worker, word: str) -> bool:
-    with Host(worker.address) as host:
-        return bool(host.hello(word, FACTS)[0] == "Welcome")
+    return told(Host(worker.address), None, word) == ""
 
 
 def test_workers_and_daemons_take_renewed_tokens(photos: Path, tmp_path: Path) -> None:
