@@ -20,8 +20,12 @@ FutexWait futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expec
   return errno == EINTR ? FutexWait::kInterrupted : FutexWait::kWoken;
 }
 
-void futex_wake(const std::atomic<std::uint32_t>& word) {
-  syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+void futex_wake(std::span<const std::atomic<std::uint32_t>* const> words) {
+  if (words.empty()) return;
+  // The kernel takes the number of threads to move in the place of the timeout.
+  const auto all = reinterpret_cast<timespec*>(static_cast<std::uintptr_t>(INT_MAX));
+  for (const auto* word : words.subspan(1)) syscall(SYS_futex, word, FUTEX_REQUEUE, 0, all, words[0], 0);
+  syscall(SYS_futex, words[0], FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 }  // namespace carya::shm

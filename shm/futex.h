@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 
 namespace carya::shm {
 
@@ -12,7 +13,8 @@ enum class FutexWait : std::uint8_t { kWoken, kTimeout, kInterrupted };
 /// already changed, and wakes without cause: the caller looks again.
 FutexWait futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected, int timeout_ms);
 
-/// Wake all threads that sleep on the word.
-void futex_wake(const std::atomic<std::uint32_t>& word);
+/// Wake all threads that sleep on any of the words, all at once: those of the others are moved to the first word, whose
+/// threads one call wakes. Woken one by one, each of them would take the caller's core from it in turn, between two calls.
+void futex_wake(std::span<const std::atomic<std::uint32_t>* const> words);
 
 }  // namespace carya::shm

@@ -71,7 +71,7 @@ class OwnedRing final : public SlotRing {
   Status open_reader(Reader& reader, std::uint32_t index, std::uint32_t attach_id);
   void mirror(std::uint32_t slot);
   void mirror_all(const std::bitset<kSlotsMax>& slots);
-  void wake(std::uint32_t reader);
+  void wake(std::uint32_t readers_mask);
   void hand_over(std::uint32_t slot, std::uint32_t reader);
   Status collect_reader(std::uint32_t reader, std::uint32_t& freed);
   Status listen_last(std::uint32_t reader);

@@ -28,11 +28,12 @@
 //     each reader's queue; then the tail of that queue. A reader looks at the tail first, so a tail that is visible
 //     makes everything before it visible. A queue has room for every slot, and a slot is outstanding once: a queue
 //     cannot overflow.
-//  5. Waking a reader. The owner changes wake_word, then reads the reader's wait flag, and wakes the futex only if the
+//  5. Waking readers. The owner changes wake_word, then reads the reader's wait flag, and wakes the futex only if the
 //     flag is set. The reader sets the flag, looks at the tail again, then sleeps on the wake_word that it read before
 //     both. All four accesses are sequentially consistent: either the owner sees the flag or the reader sees the tail.
 //     So no wake-up is lost, and none costs a system call while the reader is awake. A reader that sets the flag and
-//     does not sleep costs the owner one system call per batch and nothing else.
+//     does not sleep costs the owner one system call per batch and nothing else. All readers that sleep are woken
+//     together.
 //  6. Taking. The reader reads the tail, the delivery and the slot entry, each once and checked, then its attach_id
 //     again. The owner withdraws the attach_id before it reuses anything, so an unchanged attach_id means that what was
 //     read is whole.
@@ -75,9 +76,7 @@ OwnedRing::~OwnedRing() {
   if (forked() || !memory_.control.data()) return;
   memory_.header().closed.store(
       1, std::memory_order_release);  // with the acquire of a reader's look at `closed`
-  for (std::uint32_t reader = 0; reader < readers_.size(); ++reader) {
-    if (ledger_.attached(reader)) wake(reader);
-  }
+  wake(ledger_.attached_mask());
 }
 
 /// Copy the ledger's line of a slot to the control segment. Release, with the acquires in a reader's take: what a
@@ -89,11 +88,18 @@ void OwnedRing::mirror(std::uint32_t slot) {
   entry.state.store(static_cast<std::uint32_t>(ledger_.state(slot)), std::memory_order_release);
 }
 
-/// Protocol 5. The reader writes the wait flag; any value is harmless.
-void OwnedRing::wake(std::uint32_t reader) {
-  ReaderEntry& entry = reader_entry(reader);
-  entry.wake_word.store(entry.wake_word.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
-  if (readers_[reader].shared().waiting.load(std::memory_order_seq_cst) != 0) futex_wake(entry.wake_word);
+/// Protocol 5. The readers write their wait flags; any value is harmless.
+void OwnedRing::wake(std::uint32_t readers_mask) {
+  const std::atomic<std::uint32_t>* asleep[kReadersMax];
+  std::size_t count = 0;
+  for (std::uint32_t rest = readers_mask; rest != 0; rest &= rest - 1) {
+    const auto reader = static_cast<std::uint32_t>(std::countr_zero(rest));
+    ReaderEntry& entry = reader_entry(reader);
+    entry.wake_word.store(entry.wake_word.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
+    if (readers_[reader].shared().waiting.load(std::memory_order_seq_cst) != 0)
+      asleep[count++] = &entry.wake_word;
+  }
+  futex_wake({asleep, count});
 }
 
 void OwnedRing::set_limit(std::uint32_t slots) {
@@ -160,6 +166,8 @@ void OwnedRing::publish(std::uint32_t slot, std::uint64_t sequence, const Meta& 
   mirror(slot);
   for (std::uint32_t rest = holders; rest != 0; rest &= rest - 1)
     hand_over(slot, static_cast<std::uint32_t>(std::countr_zero(rest)));
+  FAULT_POINT("publish.wake");
+  wake(holders);
 }
 
 /// The end of protocol 4. The last delivery of the ledger to the reader is this slot.
@@ -172,8 +180,6 @@ void OwnedRing::hand_over(std::uint32_t slot, std::uint32_t reader) {
                                                            std::memory_order_release);
   FAULT_POINT("publish.tail");
   shared.tail.store(pushed, std::memory_order_seq_cst);
-  FAULT_POINT("publish.wake");
-  wake(reader);
 }
 
 void OwnedRing::abandon(std::uint32_t slot) {
@@ -366,7 +372,7 @@ void OwnedRing::retire_reader(std::uint32_t reader, const std::string& reason) {
   CHECK(reader < readers_.size());
   if (forked() || !ledger_.attached(reader) || ledger_.retired(reader)) return;
   reader_entry(reader).attach_id.store(0, std::memory_order_seq_cst);
-  wake(reader);
+  wake(1u << reader);
   if (!listen_last(reader)) return;
   const std::bitset<kSlotsMax> mine = slots_of(reader);
   ledger_.retire(reader);
@@ -391,7 +397,7 @@ void OwnedRing::stop_keeping() {
 std::uint32_t OwnedRing::take_back(std::uint32_t reader, const std::string& reason) {
   Reader& account = readers_[reader];
   reader_entry(reader).attach_id.store(0, std::memory_order_seq_cst);  // before any reuse (protocol 6)
-  wake(reader);
+  wake(1u << reader);
   const std::bitset<kSlotsMax> mine = slots_of(reader);
   const std::uint32_t freed = ledger_.detach(reader);
   mirror_all(mine);

@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <span>
 #include <thread>
+#include <vector>
 
 #include "shm/futex.h"
 #include "shm/region.h"
@@ -29,18 +31,27 @@ struct Words {
   format::ReaderPage& own;
 };
 
-/// How a sleep on the reader's futex ends when `change` is done to the ring meanwhile.
+/// How sleeps on the readers' futexes end when `change` is done to the ring meanwhile.
+template <typename Change>
+std::vector<FutexWait> sleep_while(std::span<Words> readers, Change change) {
+  std::vector<FutexWait> results(readers.size(), FutexWait::kTimeout);
+  std::vector<std::thread> sleepers;
+  for (std::size_t i = 0; i < readers.size(); ++i) {
+    const std::uint32_t seen = readers[i].entry.wake_word.load();
+    readers[i].own.waiting.store(1);
+    sleepers.emplace_back(
+        [&, i, seen] { results[i] = futex_wait(readers[i].entry.wake_word, seen, kLongMs); });
+  }
+  std::this_thread::sleep_for(
+      std::chrono::milliseconds(100));  // asleep by now; if not, they wake all the same
+  change();
+  for (std::thread& sleeper : sleepers) sleeper.join();
+  return results;
+}
+
 template <typename Change>
 FutexWait sleep_while(Words& words, Change change) {
-  const std::uint32_t seen = words.entry.wake_word.load();
-  words.own.waiting.store(1);
-  FutexWait result = FutexWait::kTimeout;
-  std::thread sleeper([&] { result = futex_wait(words.entry.wake_word, seen, kLongMs); });
-  std::this_thread::sleep_for(
-      std::chrono::milliseconds(100));  // asleep by now; if not, it wakes all the same
-  change();
-  sleeper.join();
-  return result;
+  return sleep_while({&words, 1}, change).front();
 }
 
 TEST(RingWake, PublicationDetachAndEndWakeASleeper) {
@@ -54,6 +65,15 @@ TEST(RingWake, PublicationDetachAndEndWakeASleeper) {
   EXPECT_EQ(sleep_while(words, [&] { ring->detach_reader(*first, "enough"); }), FutexWait::kWoken);
   EXPECT_EQ(words.entry.attach_id.load(), 0u);
   EXPECT_EQ(sleep_while(other, [&] { ring.reset(); }), FutexWait::kWoken);
+}
+
+TEST(RingWake, OnePublicationWakesAllWhoSleep) {
+  auto ring = make_ring({.slots = 2, .readers = 4});
+  std::vector<Words> readers;
+  for (std::uint32_t i = 0; i < 4; ++i) readers.emplace_back(ring->reader_fds(*ring->attach_reader()), i);
+  const std::vector<FutexWait> all(4, FutexWait::kWoken);
+  EXPECT_EQ(sleep_while(readers, [&] { publish_value(*ring, 1, 1); }), all);
+  EXPECT_EQ(sleep_while(readers, [&] { ring.reset(); }), all);
 }
 
 TEST(RingWake, AReadersSleepIsCounted) {
