@@ -65,7 +65,7 @@ def annotated(paths: list[str], folder: Path) -> tuple[str, str]:
 
 
 def chain(source: Any) -> Any:
-    return source.boxes().random_horizontal_flip().resize((300, 300), extra_interpolation="nearest").batch(16)
+    return source.boxes().random_horizontal_flip().resize((300, 300)).batch(16)
 
 
 def main() -> None:
@@ -85,7 +85,7 @@ def main() -> None:
         both = carya.coco(photos, file, masks=pictures)
         chains = {
             "photos": chain(alone.decode_image("RGB")),
-            "masks": chain(both.decode_image("RGB", fields=["image"]).decode_image("L", fields=["mask"])),
+            "masks": chain(both.decode_image()),
             "masks as RGB": chain(both.decode_image("RGB")),
         }
         warm(paths)

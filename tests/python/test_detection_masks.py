@@ -261,6 +261,45 @@ def test_masks_stay_with_their_objects_whatever_is_drawn(tmp_path: Path) -> None
     assert fewer > 0
 
 
+def test_masks_keep_their_numbers_without_being_told_how(tmp_path: Path) -> None:
+    """They have one channel, no number between two objects', and 0 beside the picture, whatever fills that."""
+    rng = np.random.default_rng(13)
+    source = source_of(tmp_path, document([tiles(rng) for _ in range(3)]))
+    chain = source.decode_image()
+    numbers = {index: set(np.unique(chain[index]["mask"])) for index in range(3)}
+    assert all(len(found) > 3 and 0 in found for found in numbers.values())
+    moved = (
+        chain.boxes().random_zoom_out(fill=(123, 117, 104), side_range=(2, 3), p=1.0).rotate(20, "bilinear", fill=114)
+    )
+    for index in range(3):
+        found = moved.resize((70, 70)).sample(index)
+        assert found["mask"].shape == (70, 70, 1)
+        assert set(np.unique(found["mask"])) <= numbers[index]
+        assert (found["mask"] == 0).sum() > 70 * 70 / 3
+    shown = repr(moved)
+    assert 'decode_image(mode="L", apply_exif=False, fields=["mask"])' in shown
+    assert "extra_fill=[0]" in shown
+    told = chain.boxes().resize((30, 30), extra_interpolation="bilinear").pad(2, extra_fill=7)
+    assert told[0]["mask"][0, 0, 0] == 7
+    assert 'extra_interpolation="bilinear"' in repr(told)
+
+
+def test_masks_are_decoded_as_one_says(tmp_path: Path) -> None:
+    source = source_of(tmp_path, document([tiles(np.random.default_rng(14))]))
+    for chain, channels in (
+        (source.decode_image(), 1),
+        (source.decode_image("RGB"), 3),
+        (source.decode_image("L"), 1),
+        (source.decode_image(fields=["mask"]).decode_image(), 1),
+        (source.decode_image(fields=["image"]).decode_image(), 1),
+        (source.decode_image("RGB", fields=["mask"]).decode_image(), 3),
+        (source.decode_image(fields=["mask", "image"]), 1),
+    ):
+        assert chain[0]["mask"].shape == (HEIGHT, WIDTH, channels)
+    own = carya.files([tmp_path / "0.png"], extra={"mask": [tmp_path / "0.png"]})  # which may be any picture
+    assert own.decode_image()[0]["mask"].shape[2] == 3
+
+
 def test_a_label_picture_of_ones_own_is_taken_apart(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     labels = np.random.default_rng(1).integers(0, 4, (HEIGHT, WIDTH)).astype(np.uint8)

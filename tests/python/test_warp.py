@@ -241,6 +241,46 @@ def test_masks_move_with_their_image_by_their_own_filter() -> None:
     assert not np.array_equal(blur["image"], images[1])
 
 
+FILLED: dict[str, Callable[..., carya.Pipeline]] = {
+    "pad": lambda p, **fill: p.pad((1, 2, 3, 4), **fill),
+    "random_crop": lambda p, **fill: p.random_crop((50, 20), pad_if_needed=True, **fill),
+    "random_zoom_out": lambda p, **fill: p.random_zoom_out(side_range=(2, 3), p=1.0, **fill),
+    "rotate": lambda p, **fill: p.rotate(30, "bilinear", **fill),
+    "random_rotation": lambda p, **fill: p.random_rotation((20, 40), **fill),
+    "affine": lambda p, **fill: p.affine(5, (3, 4), 0.5, 6, **fill),
+    "random_affine": lambda p, **fill: p.random_affine(20, (0.4, 0.4), (0.5, 0.9), interpolation="bilinear", **fill),
+    "two in a row": lambda p, **fill: p.rotate(30, **fill).pad(5, **fill).affine(5, (3, 4), 0.5, 6, **fill),
+}
+
+
+@pytest.mark.parametrize("as_floats", [False, True])
+@pytest.mark.parametrize("change", FILLED.values(), ids=FILLED.keys())
+def test_what_fills_extra_images_is_their_own(change: Callable[..., carya.Pipeline], as_floats: bool) -> None:
+    """The pixels of each image are those that it has where all are filled as it is."""
+    images = np.random.default_rng(7).integers(100, 256, (3, 40, 30, 3), np.uint8)
+    grays = np.ascontiguousarray(images[..., :1])
+    source = carya.arrays({"image": images, "other": images, "mask": grays})
+    source = source.to_dtype("float32") if as_floats else source
+    own = change(source, fill=(1, 2, 3), extra_fill=9)
+    main, others = change(source, fill=(1, 2, 3), extra_fill=0), change(source, fill=9)
+
+    def made(p: carya.Pipeline) -> list[dict[str, Array]]:
+        """Each sample by itself, operation by operation, and then by a loader's plan."""
+        with carya.Loader(p.crop(0, 0, 120, 100).batch(3), epochs=1, threads=1) as loader:
+            (batch,) = [{name: value.copy() for name, value in one.items()} for one in loader]
+        return [
+            *(p.sample(index) for index in range(3)),
+            *({name: value[index] for name, value in batch.items()} for index in range(3)),
+        ]
+
+    for found, by_main, by_others in zip(made(own), made(main), made(others), strict=True):
+        assert np.array_equal(found["image"], by_main["image"])
+        for name in ("other", "mask"):
+            assert np.array_equal(found[name], by_others[name])
+        assert not np.array_equal(found["other"], found["image"])
+    assert carya.Pipeline.from_json(own.to_json()) == own
+
+
 def test_channels_are_treated_alike() -> None:
     pixels = np.random.default_rng(6).integers(0, 256, (1, 41, 37, 4), np.uint8)
 
@@ -279,6 +319,7 @@ def test_they_survive_json_and_show_their_parameters() -> None:
             r"rotate: interpolation: got 'bicubic'; give one of \"nearest\", \"bilin",
         ),
         (lambda p: p.rotate(5, fill=(1, 2)), r"rotate: fill has 2 values and an image 3 channels"),
+        (lambda p: p.rotate(5, extra_fill=256), r"rotate: extra_fill: got 256; give one value, or one per channel"),
         (
             lambda p: p.random_rotation(-5),
             r"random_rotation: degrees: got -5; give one number from 0 or \[low, high\]",

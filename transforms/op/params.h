@@ -67,6 +67,8 @@ class Params {
 
   /// Whether the key is missing or null.
   bool raw_is_null(std::string_view key);
+  /// Whether the key is there.
+  bool has(std::string_view key) const { return object_.find(key) != nullptr; }
 
   const std::string& subject() const { return subject_; }
 

@@ -107,7 +107,7 @@ void WarpOp::add_warp(const std::array<double, 6>& matrix, ImageSize in, StepLis
   step.matrix = matrix;
   step.interpolation = options_.interpolation;
   step.extra_interpolation = options_.extra_interpolation;
-  step.fill = options_.fill.pixel();
+  options_.fill.put_into(step);
 }
 
 Result<std::unique_ptr<Op>> Rotate::parse(Params& params) {

@@ -39,8 +39,8 @@ class WarpOp : public GeometricOp {
   void add_warp(const std::array<double, 6>& matrix, ImageSize in, StepList& steps) const;
 
  private:
-  Status check_channels(std::int64_t channels) const final {
-    return options_.fill.check_channels(name(), channels);
+  Status check_channels(bool extra, std::int64_t channels) const final {
+    return options_.fill.check_channels(name(), extra, channels);
   }
 
   WarpOptions options_;

@@ -224,7 +224,7 @@ Status RandomCrop::resolve(SampleRng& rng, ImageSize in, StepList& steps) const 
   add_window(steps, in, top - pad[1], left - pad[0], size_);
   if (steps.count > before) {
     steps.steps[before].padding_mode = padding_.mode;
-    steps.steps[before].fill = padding_.fill.pixel();
+    padding_.fill.put_into(steps.steps[before]);
   }
   return {};
 }

@@ -15,10 +15,13 @@ inline constexpr std::int64_t kPixelsMax = 178'956'970;
 /// The value beside the image: one for all channels, or one per channel.
 struct Fill {
   std::vector<std::uint8_t> values{0};
+  std::vector<std::uint8_t> extra_values{0};  ///< of images other than the main one
+  /// Reads fill and extra_fill, which is in the canonical form where it is given.
   static Fill read(Params& params);
-  std::array<std::uint8_t, 4> pixel() const;
+  void put_into(Step& step) const;
+  /// Of all images together: what holds of one holds of each.
   Beyond beyond() const;
-  Status check_channels(std::string_view op_name, std::int64_t channels) const;
+  Status check_channels(std::string_view op_name, bool extra, std::int64_t channels) const;
 };
 
 /// The pixels outside of the image, for `pad` and `random_crop`.
@@ -96,8 +99,8 @@ class RandomCrop final : public GeometricOp {
   Status resolve(SampleRng& rng, ImageSize in, StepList& steps) const override;
 
  private:
-  Status check_channels(std::int64_t channels) const override {
-    return padding_.fill.check_channels(name(), channels);
+  Status check_channels(bool extra, std::int64_t channels) const override {
+    return padding_.fill.check_channels(name(), extra, channels);
   }
   Status check_fits(ImageSize in, Code code) const;
 

@@ -88,7 +88,7 @@ Status Pad::resolve(SampleRng&, ImageSize in, StepList& steps) const {
   step.top = -top;
   step.left = -left;
   step.padding_mode = padding_.mode;
-  step.fill = padding_.fill.pixel();
+  padding_.fill.put_into(step);
   return {};
 }
 
@@ -133,7 +133,7 @@ Status RandomZoomOut::resolve(SampleRng& rng, ImageSize in, StepList& steps) con
   step.left = -static_cast<std::int64_t>(std::floor(static_cast<double>(out.width - in.width) * along_x));
   step.top = -static_cast<std::int64_t>(std::floor(static_cast<double>(out.height - in.height) * along_y));
   step.padding_mode = PaddingMode::kConstant;
-  step.fill = fill_.pixel();
+  fill_.put_into(step);
   return {};
 }
 

@@ -30,8 +30,8 @@ class Pad final : public GeometricOp {
   Status resolve(SampleRng& rng, ImageSize in, StepList& steps) const override;
 
  private:
-  Status check_channels(std::int64_t channels) const override {
-    return padding_.fill.check_channels(name(), channels);
+  Status check_channels(bool extra, std::int64_t channels) const override {
+    return padding_.fill.check_channels(name(), extra, channels);
   }
 
   Padding padding_;
@@ -47,8 +47,8 @@ class RandomZoomOut final : public GeometricOp {
   Status resolve(SampleRng& rng, ImageSize in, StepList& steps) const override;
 
  private:
-  Status check_channels(std::int64_t channels) const override {
-    return fill_.check_channels(name(), channels);
+  Status check_channels(bool extra, std::int64_t channels) const override {
+    return fill_.check_channels(name(), extra, channels);
   }
 
   Fill fill_;

@@ -36,6 +36,11 @@ std::string make_an_image(const std::vector<FieldState>& fields) {
   return wanted + " under the name \"image\"";
 }
 
+/// Whether it is another image than the main one and what views made of that (FieldProgram::extra).
+bool is_extra(std::string_view field) {
+  return field != kMainField && field != "view_0" && field != "view_1";
+}
+
 // One size for all images of a sample: known dimensions must agree, and tell the unknown ones.
 bool merge(ImageSize& into, ImageSize other) {
   const auto one = [](std::int64_t& a, std::int64_t b) {
@@ -97,7 +102,7 @@ Status GeometricOp::infer(std::vector<FieldState>& fields, std::vector<std::size
       return fail(Code::kInvalidArgument, name() + ": " + field.spec.name + " is " +
                                               size_text(size_of(field)) + " and an image before it " +
                                               size_text(size) + "; give images of one size (width x height)");
-    TRY(check_channels(field.spec.shape[2]));
+    TRY(check_channels(is_extra(field.spec.name), field.spec.shape[2]));
     indices.push_back(i);
   }
   if (indices.empty())

@@ -46,7 +46,8 @@ struct Step {
   std::int64_t top = 0;
   std::int64_t left = 0;
   PaddingMode padding_mode = PaddingMode::kConstant;
-  std::array<std::uint8_t, 4> fill{};  ///< per channel
+  std::array<std::uint8_t, 4> fill{};        ///< per channel
+  std::array<std::uint8_t, 4> extra_fill{};  ///< for fields other than the main image
   Interpolation interpolation = Interpolation::kBilinear;
   Interpolation extra_interpolation = Interpolation::kBilinear;  ///< for fields other than the main image
   bool antialias = true;
@@ -57,6 +58,9 @@ struct Step {
   DrawKey key{};                             ///< kColor: the key of its random numbers
   std::uint64_t fields = ~std::uint64_t{0};  ///< a bit for each field that takes the step
   std::uint8_t ends_stage = 0;  ///< the number, from 1, of the profile's stage that ends with it; 0: none
+
+  const std::array<std::uint8_t, 4>& fill_of(bool extra) const { return extra ? extra_fill : fill; }
+  Interpolation interpolation_of(bool extra) const { return extra ? extra_interpolation : interpolation; }
 };
 
 /// The steps of one sample. Its room is fixed, so that resolving allocates nothing.
@@ -95,8 +99,8 @@ class GeometricOp : public Op {
  protected:
   /// Check what the op needs beside images.
   virtual Status check_fields(const std::vector<FieldState>&) const { return {}; }
-  /// Check the channels against parameters with one value per channel (fill).
-  virtual Status check_channels(std::int64_t) const { return {}; }
+  /// Check the channels against parameters with one value per channel (fill). `extra`: of another image than the main one.
+  virtual Status check_channels(bool /*extra*/, std::int64_t) const { return {}; }
 };
 
 /// Move objects as `steps` move the pixels of their picture.

@@ -23,11 +23,16 @@ Padding Padding::read(Params& params, bool nullable) {
 }
 
 Fill Fill::read(Params& params) {
+  const auto colors = [&](std::string_view key) {
+    std::vector<std::uint8_t> values;
+    for (const std::int64_t value :
+         params.integers(key, 1, 4, 0, 255, "one value, or one per channel", std::vector<std::int64_t>{0}))
+      values.push_back(static_cast<std::uint8_t>(value));
+    return values;
+  };
   Fill fill;
-  fill.values.clear();
-  for (const std::int64_t value :
-       params.integers("fill", 1, 4, 0, 255, "one value, or one per channel", std::vector<std::int64_t>{0}))
-    fill.values.push_back(static_cast<std::uint8_t>(value));
+  fill.values = fill.extra_values = colors("fill");
+  if (params.has("extra_fill")) fill.extra_values = colors("extra_fill");
   return fill;
 }
 
@@ -38,34 +43,38 @@ void Padding::read_filling(Params& params) {
   mode = kModes[params.choice("padding_mode", {"constant", "edge", "reflect", "symmetric"})];
 }
 
-std::array<std::uint8_t, 4> Fill::pixel() const {
-  std::array<std::uint8_t, 4> bytes;
-  for (std::size_t c = 0; c < bytes.size(); ++c) bytes[c] = values[std::min(c, values.size() - 1)];
-  return bytes;
+void Fill::put_into(Step& step) const {
+  for (std::size_t c = 0; c < step.fill.size(); ++c) {
+    step.fill[c] = values[std::min(c, values.size() - 1)];
+    step.extra_fill[c] = extra_values[std::min(c, extra_values.size() - 1)];
+  }
 }
 
 Pixels Padding::pixels(bool reaches_outside) const {
-  if (fill.values.size() > 1) return Pixels::kComputed;  // tied to a number of channels
+  const Beyond color = fill.beyond();
+  if (color == Beyond::kColors) return Pixels::kComputed;  // tied to a number of channels
   if (!reaches_outside || mode != PaddingMode::kConstant) return Pixels::kCopied;
-  return fill.values[0] == 0 ? Pixels::kOrBlack : Pixels::kComputed;
+  return color == Beyond::kBlack ? Pixels::kOrBlack : Pixels::kComputed;
 }
 
 Beyond Fill::beyond() const {
-  if (values.size() > 1) return Beyond::kColors;
-  return values[0] == 0 ? Beyond::kBlack : Beyond::kGray;
+  if (values.size() > 1 || extra_values.size() > 1) return Beyond::kColors;
+  return values[0] == 0 && extra_values[0] == 0 ? Beyond::kBlack : Beyond::kGray;
 }
 
 Beyond Padding::beyond(bool reaches_outside) const {
-  if (fill.values.size() > 1) return Beyond::kColors;
-  return reaches_outside && mode == PaddingMode::kConstant ? fill.beyond() : Beyond::kNothing;
+  const Beyond color = fill.beyond();
+  if (color == Beyond::kColors) return color;
+  return reaches_outside && mode == PaddingMode::kConstant ? color : Beyond::kNothing;
 }
 
-Status Fill::check_channels(std::string_view op_name, std::int64_t channels) const {
-  if (values.size() == 1 || static_cast<std::int64_t>(values.size()) == channels) return {};
-  return fail(
-      Code::kInvalidArgument,
-      fmt::format("{}: fill has {} values and an image {} channels; give one value, or one per channel",
-                  op_name, values.size(), channels));
+Status Fill::check_channels(std::string_view op_name, bool extra, std::int64_t channels) const {
+  const std::size_t count = (extra ? extra_values : values).size();
+  if (count == 1 || static_cast<std::int64_t>(count) == channels) return {};
+  return fail(Code::kInvalidArgument,
+              fmt::format("{}: fill has {} values and {} {} channels; give one value, or one per channel{}",
+                          op_name, count, extra ? "an image beside the main one" : "an image", channels,
+                          extra ? ", or extra_fill, which is 0 for a mask" : ""));
 }
 
 Status Padding::check_room(std::string_view op_name, ImageSize in, std::int64_t top, std::int64_t left,

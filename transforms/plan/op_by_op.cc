@@ -85,14 +85,14 @@ void apply(const Step& step, bool extra, Sample& sample, OwnedTensor& tensor) {
   if (step.kind == Step::Kind::kFlip) return flip(view_of(tensor), step.flip_horizontal, step.flip_vertical);
   OwnedTensor out = picture(tensor.spec.name, {step.height, step.width}, tensor.spec.shape[2]);
   if (step.kind == Step::Kind::kWindow) {
-    crop_padded(view_of(tensor), {step.top, step.left, step.height, step.width}, step.padding_mode, step.fill,
-                view_of(out));
+    crop_padded(view_of(tensor), {step.top, step.left, step.height, step.width}, step.padding_mode,
+                step.fill_of(extra), view_of(out));
     tensor = std::move(out);
     return;
   }
-  const Interpolation interpolation = extra ? step.extra_interpolation : step.interpolation;
+  const Interpolation interpolation = step.interpolation_of(extra);
   if (step.kind == Step::Kind::kWarp) {
-    warp({view_of(tensor), 0, 0, step.height, step.width}, {step.matrix, interpolation, step.fill},
+    warp({view_of(tensor), 0, 0, step.height, step.width}, {step.matrix, interpolation, step.fill_of(extra)},
          {0, 0, step.height, step.width}, view_of(out), sample.patience);
   } else {
     sample.resizer.resize(view_of(tensor), {step.height, step.width, interpolation, step.antialias},
@@ -116,8 +116,8 @@ void apply_to_floats(const Step& step, bool extra, bool unit, Patience* patience
   OwnedTensor out =
       picture(tensor.spec.name, {step.height, step.width}, tensor.spec.shape[2], DType::kFloat32);
   const FloatView in = floats_of(std::as_const(tensor));
-  const Interpolation interpolation = extra ? step.extra_interpolation : step.interpolation;
-  const FloatFill fill = float_fill(step.fill, unit);
+  const Interpolation interpolation = step.interpolation_of(extra);
+  const FloatFill fill = float_fill(step.fill_of(extra), unit);
   if (step.kind == Step::Kind::kWindow) {
     crop_padded(in, {step.top, step.left, step.height, step.width}, step.padding_mode, fill, floats_of(out));
   } else if (step.kind == Step::Kind::kWarp) {

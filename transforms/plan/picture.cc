@@ -176,14 +176,15 @@ Status Picture::pad(const Step& step, const Region& window) {
   TRY(materialize());
   MutableImageView out;
   TRY(next_buffer({window.height, window.width}, view_.channels, out));
-  crop_padded(view_, place, step.padding_mode, step.fill, out);
+  crop_padded(view_, place, step.padding_mode, step.fill_of(source_.extra), out);
   view_ = out;
   region_ = {0, 0, out.height, out.width};
   return {};
 }
 
 // A resize is not exactly symmetric, so what comes before it is done before it, or on its way.
-Status Picture::before_resize(const Step& step, Interpolation interpolation, ResizeSpec& spec) {
+Status Picture::before_resize(const Step& step, ResizeSpec& spec) {
+  const Interpolation interpolation = step.interpolation_of(source_.extra);
   spec = {step.height, step.width, interpolation, step.antialias};
   TRY(materialize());
   if (interpolation != Interpolation::kNearest) return unflip();
@@ -223,9 +224,9 @@ bool Picture::wants_bands() const {
   return scratch_.bands && scratch_.bands->wants(view_.height * view_.width);
 }
 
-Status Picture::wait_with(const Step& step, Interpolation interpolation) {
+Status Picture::wait_with(const Step& step) {
   if (waiting_count_ == waiting_.size() || changes_count_ > 0) TRY(materialize());
-  waiting_[waiting_count_++] = {&step, interpolation, region_, flip_horizontal_, flip_vertical_};
+  waiting_[waiting_count_++] = {&step, region_, flip_horizontal_, flip_vertical_};
   region_ = {0, 0, size_.height, size_.width};
   flip_horizontal_ = flip_vertical_ = false;
   return {};
@@ -236,7 +237,7 @@ Status Picture::warp_waiting() {
   const Waiting warp_step = waiting_[--waiting_count_];
   const Step& step = *warp_step.step;
   const ImageSize size{warp_step.region.height, warp_step.region.width};
-  const WarpSpec spec{step.matrix, warp_step.interpolation, step.fill};
+  const WarpSpec spec{step.matrix, step.interpolation_of(source_.extra), step.fill_of(source_.extra)};
   const Region window = region_;
   const bool flips_after[] = {flip_horizontal_, flip_vertical_};
   const Region read = warp_reads(spec, window, size.height, size.width);
@@ -295,7 +296,7 @@ void Picture::mark(const Step& step) {
   trace_->end(step.ends_stage, scratch_.cpu_ns(), view_.height * view_.row_bytes());
 }
 
-Status Picture::render(std::span<const Step> steps, bool extra, StoreSpec spec, std::byte* out) {
+Status Picture::render(std::span<const Step> steps, StoreSpec spec, std::byte* out) {
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Step& step = steps[i];
     if ((step.fields & source_.field) == 0) continue;
@@ -314,11 +315,10 @@ Status Picture::render(std::span<const Step> steps, bool extra, StoreSpec spec, 
       else
         TRY(pad(step, window));
     } else if (step.kind == Step::Kind::kWarp) {
-      TRY(wait_with(step, extra ? step.extra_interpolation : step.interpolation));
+      TRY(wait_with(step));
     } else {
-      const Interpolation interpolation = extra ? step.extra_interpolation : step.interpolation;
       ResizeSpec resize_spec;
-      TRY(before_resize(step, interpolation, resize_spec));
+      TRY(before_resize(step, resize_spec));
       const auto rest = steps.subspan(i + 1);
       // Bands end in any order, and a store takes its rows in order.
       if (!wants_bands() && only_cuts(rest, {step.height, step.width})) {

@@ -31,6 +31,7 @@ struct PictureSource {
   std::int64_t channels = 3;
   SampleId id;              ///< color ops draw its random numbers
   std::uint64_t field = 1;  ///< the bit of this picture's field in Step::fields
+  bool extra = false;       ///< not the main image
 };
 
 /// One picture of one sample during its steps. The result has the bits of running each step on the whole picture, with
@@ -54,9 +55,8 @@ class Picture {
     region_ = {0, 0, size_.height, size_.width};
   }
 
-  /// Run `steps` and store the result as `spec` says, whose size and flips this call sets. `extra`: the picture is not
-  /// the main image.
-  Status render(std::span<const Step> steps, bool extra, StoreSpec spec, std::byte* out);
+  /// Run `steps` and store the result as `spec` says, whose size and flips this call sets.
+  Status render(std::span<const Step> steps, StoreSpec spec, std::byte* out);
   /// The part of the source that `steps` can read.
   Region needed(std::span<const Step> steps) const;
   /// Decode `region` of the source into memory that no picture in progress uses. `view` is valid until the next open().
@@ -82,12 +82,12 @@ class Picture {
   Status read_pixels();
   Status decode_region(const Region& region, ImageView& view);
   Status pad(const Step& step, const Region& window);
-  Status before_resize(const Step& step, Interpolation interpolation, ResizeSpec& spec);
+  Status before_resize(const Step& step, ResizeSpec& spec);
   Status unflip();
   Status resize(const ResizeSpec& spec);
   /// Whether view_ is large, and may go through its next pass in bands on several cores.
   bool wants_bands() const;
-  Status wait_with(const Step& step, Interpolation interpolation);
+  Status wait_with(const Step& step);
   Status warp_waiting();
   Status recolor(const Step& step);
   Status wait_with(const Change& change);
@@ -119,7 +119,6 @@ class Picture {
   // The warps that wait, each with region_ and the flips as they were before it.
   struct Waiting {
     const Step* step;
-    Interpolation interpolation;
     Region region;
     bool flip_horizontal;
     bool flip_vertical;

@@ -315,7 +315,8 @@ Status CompiledPlan::resolve(Scratch::Impl& impl, const SampleId& id, Inputs inp
 PictureSource CompiledPlan::source_of(Scratch::Impl& impl, const SampleId& id, std::size_t f,
                                       std::span<const std::byte> input) const {
   const FieldProgram& field = program_.fields[f];
-  PictureSource source{.size = source_size(impl, field), .id = id, .field = std::uint64_t{1} << f};
+  PictureSource source{
+      .size = source_size(impl, field), .id = id, .field = std::uint64_t{1} << f, .extra = field.extra};
   if (field.decode) {
     source.channels = color_channels(field.decode->mode());
     source.decoder = &impl.decoders[field.decoder];
@@ -380,7 +381,7 @@ Status CompiledPlan::render(Scratch::Impl& impl, const PictureSource& source, st
   if (!straight && !impl.whole.reserve(static_cast<std::size_t>(halves ? 4 * count : count)))
     return fail(Code::kExhausted, "no memory for a picture of " + size_text(last));
   std::byte* const pixels = straight ? out : reinterpret_cast<std::byte*>(impl.whole.data());
-  const Status status = picture.render(steps, field.extra, spec, pixels);
+  const Status status = picture.render(steps, spec, pixels);
   if (!status) return decode_failed(field.name, status.error());
   if (halves) to_halves(*halves, pixels, count, out);
   if (one_pass) return {};

@@ -62,6 +62,11 @@ def number_list(value: Any) -> Any:
     return [value] if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
+def filled(fill: Any, extra_fill: Any) -> Document:
+    """`fill`, and `extra_fill` where it is given: a document without it is what it was before there was one."""
+    return {"fill": plain(fill)} if extra_fill is None else {"fill": plain(fill), "extra_fill": plain(extra_fill)}
+
+
 def dump(document: Document) -> str:
     """The text of a document. A value that JSON cannot hold is an error that names its op and parameter."""
     try:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from .._errors import invalid
 from .arguments import no_operation
 from .audio_ops import AudioOps
 from .color_ops import ColorOps
-from .document import four_sides, number_list, pair, plain, shorter_side
+from .document import filled, four_sides, number_list, pair, plain, shorter_side
 from .warp_ops import BoxOps, WarpOps
 
 if TYPE_CHECKING:
@@ -21,6 +21,36 @@ if TYPE_CHECKING:
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
 PaddingMode = Literal["constant", "edge", "reflect", "symmetric"]
 Layout = Literal["CHW", "HWC"]
+
+
+def _extra_and_masks(source: Any) -> tuple[list[str], list[str]]:
+    """The pictures of files beside the main one, and those that hold numbers of objects: these have their numbers beside
+    them, as `carya.coco(masks=)` has `mask` and `mask_values`."""
+    extra = [*(source.document.get("extra") or ())] if source is not None else []
+    return extra, [name for name in extra if f"{name}_values" in (source.arrays or {})]
+
+
+def for_masks(parameters: Mapping[str, Any], source: Any) -> dict[str, Any]:
+    """The parameters of an operation where all pictures beside the main one hold numbers of objects. What they leave open is
+    then what keeps numbers what they are: no number between two, and 0 beside the picture."""
+    extra, masks = _extra_and_masks(source)
+    taken = dict(parameters)
+    if masks and masks == extra:
+        if "extra_interpolation" in taken and taken["extra_interpolation"] is None:
+            taken["extra_interpolation"] = "nearest"
+        if "fill" in taken:
+            taken.setdefault("extra_fill", 0)
+    return taken
+
+
+def _masks_and_others(source: Any, ops: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+    """The fields of files that `ops` leave encoded: pictures of numbers, and all others."""
+    extra, masks = _extra_and_masks(source)
+    left = [source.document.get("field", "image"), *extra] if masks else []
+    for op in ops:
+        if op["op"] == "decode_image":
+            left = [name for name in left if name not in (op["fields"] or left)]
+    return [name for name in left if name in masks], [name for name in left if name not in masks]
 
 
 def _type_name(dtype: Any) -> str:
@@ -45,6 +75,12 @@ class Ops(ColorOps, WarpOps, BoxOps, AudioOps):
     carya.InvalidArgument: random_crop: depends_on "resize" names no op before it; there are decode_image
     """
 
+    _source: Any = None  # what a pipeline reads from; a chain of carya.ops() reads nothing
+
+    def _all_ops(self) -> list[dict[str, Any]]:
+        """The operations on samples of that source."""
+        return []
+
     if not TYPE_CHECKING:  # a type checker knows the operations by itself
 
         def __getattr__(self, name: str) -> Any:
@@ -52,14 +88,15 @@ class Ops(ColorOps, WarpOps, BoxOps, AudioOps):
 
     def decode_image(
         self,
-        mode: Literal["RGB", "L"] = "RGB",
+        mode: Literal["RGB", "L"] | None = None,
         apply_exif: bool = False,
         fields: Sequence[str] | None = None,
         **order: Unpack[OrderHints],
     ) -> Self:
         """Decode JPEG or PNG, told by content and not by file name.
 
-        Shape: encoded bytes -> (height, width, 3) for "RGB", (height, width, 1) for "L"; uint8, 0..255, sRGB.
+        Shape: encoded bytes -> (height, width, 3) for "RGB", (height, width, 1) for "L"; uint8, 0..255, sRGB. `mode`: None
+        is "L" for the masks of `carya.coco(masks=)` and `carya.voc(masks=)`, in operations of their own, and "RGB" for all else.
         16-bit PNG samples keep their high byte, gray ones too (Pillow clips those at 255). `apply_exif` turns the
         picture as its EXIF orientation says. `fields`: None decodes every encoded field.
         Errors: InvalidArgument here; a broken or unknown file is bad data when its sample is made (`on_error`).
@@ -69,7 +106,14 @@ class Ops(ColorOps, WarpOps, BoxOps, AudioOps):
         >>> print(carya.image_folder("photos").decode_image().outputs[0])
         ('image', 'uint8', (None, None, 3))
         """
-        return self._with_op("decode_image", order, mode=mode, apply_exif=apply_exif, fields=plain(fields))
+        if mode is None and self._source is not None:
+            masks, others = _masks_and_others(self._source, self._all_ops())
+            wanted = [*masks, *others] if fields is None else list(fields)
+            masks, others = [name for name in masks if name in wanted], [name for name in wanted if name not in masks]
+            if masks:
+                made = self.decode_image("RGB", apply_exif, others, **order) if others else self
+                return made.decode_image("L", apply_exif, masks, **order)
+        return self._with_op("decode_image", order, mode=mode or "RGB", apply_exif=apply_exif, fields=plain(fields))
 
     def decode_raw(
         self,
@@ -180,12 +224,14 @@ class Ops(ColorOps, WarpOps, BoxOps, AudioOps):
         pad_if_needed: bool = False,
         fill: float | Sequence[float] = 0,
         padding_mode: PaddingMode = "constant",
+        extra_fill: float | Sequence[float] | None = None,
         **order: Unpack[OrderHints],
     ) -> Self:
         """Cut `size` at a random place, after padding.
 
         Shape: (h, w, c) -> (size[0], size[1], c). `padding`: pixels for all sides, (left/right, top/bottom), or
-        (left, top, right, bottom). A smaller image without `pad_if_needed` is bad data.
+        (left, top, right, bottom). A smaller image without `pad_if_needed` is bad data. `fill`: one value 0..255, or one per
+        channel; `extra_fill`: that of extra images (None: as the main image; give 0 for masks).
         Errors: InvalidArgument. Reference: torchvision.transforms.v2.RandomCrop.
 
         >>> import carya
@@ -198,7 +244,7 @@ class Ops(ColorOps, WarpOps, BoxOps, AudioOps):
             size=pair(size),
             padding=four_sides(padding),
             pad_if_needed=pad_if_needed,
-            fill=number_list(fill),
+            **filled(fill, extra_fill),
             padding_mode=padding_mode,
         )
 
@@ -284,11 +330,13 @@ class Ops(ColorOps, WarpOps, BoxOps, AudioOps):
         padding: int | Sequence[int],
         fill: float | Sequence[float] = 0,
         padding_mode: PaddingMode = "constant",
+        extra_fill: float | Sequence[float] | None = None,
         **order: Unpack[OrderHints],
     ) -> Self:
         """Add pixels: one number for all sides, (left/right, top/bottom), or (left, top, right, bottom).
 
-        Shape: (h, w, c) -> (top + h + bottom, left + w + right, c). Errors: InvalidArgument.
+        Shape: (h, w, c) -> (top + h + bottom, left + w + right, c). `fill`: one value 0..255, or one per channel;
+        `extra_fill`: that of extra images (None: as the main image; give 0 for masks). Errors: InvalidArgument.
         Reference: torchvision.transforms.v2.Pad.
 
         >>> import carya
@@ -296,7 +344,11 @@ class Ops(ColorOps, WarpOps, BoxOps, AudioOps):
         ('image', 'uint8', (14, 12, 3))
         """
         return self._with_op(
-            "pad", order, padding=four_sides(padding), fill=number_list(fill), padding_mode=padding_mode
+            "pad",
+            order,
+            padding=four_sides(padding),
+            **filled(fill, extra_fill),
+            padding_mode=padding_mode,
         )
 
     def random_apply(self, ops: OpChain, p: float = 0.5, **order: Unpack[OrderHints]) -> Self:

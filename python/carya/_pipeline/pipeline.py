@@ -23,7 +23,7 @@ from .batch_functions import function_name
 from .dataset import attach_job, cache_dir, open_dataset
 from .document import Document, dump, plain
 from .one_by_one import Delivered, after_taking, asked_by_torch, draws, frozen
-from .ops import Ops
+from .ops import Ops, for_masks
 from .order import OrderHints, described
 from .warp_ops import check_units_of_boxes, warn_of_what_is_rarely_meant
 
@@ -547,6 +547,7 @@ class Pipeline(Functions, Ops):
         if self._batch is not None:
             called = "op" if op == "user" else op
             raise InvalidArgument(f"{called}: comes after batch; call .{called}(...) before .batch(...)")
+        parameters = for_masks(parameters, self._source)
         document = described(op, parameters, order)
         warn_of_what_is_rarely_meant(op, parameters, self._all_ops(), self._source.document.get("extra") or ())
         if op == "boxes":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from .._errors import invalid
-from .document import pair, plain
+from .document import filled, pair, plain
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -82,13 +82,14 @@ def _taken(
     extra_interpolation: WarpInterpolation | None,
     center: Sequence[float] | None,
     fill: int | Sequence[int],
+    extra_fill: int | Sequence[int] | None,
 ) -> dict[str, Any]:
     """How all of them take their pixels."""
     return {
         "interpolation": interpolation,
         "extra_interpolation": extra_interpolation,
         "center": plain(center),
-        "fill": plain(fill),
+        **filled(fill, extra_fill),
     }
 
 
@@ -99,7 +100,8 @@ class WarpOps:
     Shape and dtype stay. All images of a sample move alike, by one draw; extra images take their pixels by
     `extra_interpolation` (None: as the main image; give "nearest" for masks when that is "bilinear"). `center`:
     (x, y) in pixels from the upper left corner; None is the middle. `fill`, one value 0..255 or one per channel,
-    is what comes from outside the image. Every channel is treated alike, an alpha channel too.
+    is what comes from outside the image, `extra_fill` what does in extra images (None: as the main image; give 0 for masks).
+    Every channel is treated alike, an alpha channel too.
 
     Reference: torchvision on PIL images. "nearest" takes the same pixels as Pillow for 99.9 % of them, "bilinear" is
     within 1 level of it but where the border of the fill falls between two pixels.
@@ -116,6 +118,7 @@ class WarpOps:
         center: Sequence[float] | None = None,
         fill: int | Sequence[int] = 0,
         extra_interpolation: WarpInterpolation | None = None,
+        extra_fill: int | Sequence[int] | None = None,
         **order: Unpack[OrderHints],
     ) -> Self:
         """Turn by `angle` degrees, counter-clockwise.
@@ -133,7 +136,7 @@ class WarpOps:
             order,
             angle=plain(angle),
             expand=plain(expand),
-            **_taken(interpolation, extra_interpolation, center, fill),
+            **_taken(interpolation, extra_interpolation, center, fill, extra_fill),
         )
 
     def random_rotation(
@@ -144,6 +147,7 @@ class WarpOps:
         center: Sequence[float] | None = None,
         fill: int | Sequence[int] = 0,
         extra_interpolation: WarpInterpolation | None = None,
+        extra_fill: int | Sequence[int] | None = None,
         **order: Unpack[OrderHints],
     ) -> Self:
         """Turn by an angle uniform in `degrees`: (low, high), or x for (-x, x); counter-clockwise.
@@ -160,7 +164,7 @@ class WarpOps:
             order,
             degrees=plain(degrees),
             expand=plain(expand),
-            **_taken(interpolation, extra_interpolation, center, fill),
+            **_taken(interpolation, extra_interpolation, center, fill, extra_fill),
         )
 
     def affine(
@@ -173,6 +177,7 @@ class WarpOps:
         fill: int | Sequence[int] = 0,
         center: Sequence[float] | None = None,
         extra_interpolation: WarpInterpolation | None = None,
+        extra_fill: int | Sequence[int] | None = None,
         **order: Unpack[OrderHints],
     ) -> Self:
         """Turn clockwise by `angle` degrees, stretch by `scale`, shear, and then shift by `translate` (x, y) pixels.
@@ -191,7 +196,7 @@ class WarpOps:
             translate=plain(translate),
             scale=plain(scale),
             shear=plain(shear),
-            **_taken(interpolation, extra_interpolation, center, fill),
+            **_taken(interpolation, extra_interpolation, center, fill, extra_fill),
         )
 
     def random_affine(
@@ -204,6 +209,7 @@ class WarpOps:
         fill: int | Sequence[int] = 0,
         center: Sequence[float] | None = None,
         extra_interpolation: WarpInterpolation | None = None,
+        extra_fill: int | Sequence[int] | None = None,
         **order: Unpack[OrderHints],
     ) -> Self:
         """`affine` by random numbers, each uniform in its range.
@@ -225,7 +231,7 @@ class WarpOps:
             translate=plain(translate),
             scale=plain(scale),
             shear=plain(shear),
-            **_taken(interpolation, extra_interpolation, center, fill),
+            **_taken(interpolation, extra_interpolation, center, fill, extra_fill),
         )
 
 
@@ -343,18 +349,22 @@ class BoxOps:
         fill: int | Sequence[int] = 0,
         side_range: Sequence[float] = (1.0, 4.0),
         p: float = 0.5,
+        extra_fill: int | Sequence[int] | None = None,
         **order: Unpack[OrderHints],
     ) -> Self:
         """Put the picture at a random place on a canvas of `fill` whose sides are longer by a factor of `side_range`.
 
-        Shape: (h, w, c) -> any size. `fill`: one value 0..255, or one per channel. With probability `p`.
+        Shape: (h, w, c) -> any size. `fill`: one value 0..255, or one per channel; `extra_fill`: that of extra images (None: as
+        the main image; give 0 for masks). With probability `p`.
         Errors: InvalidArgument. Reference: torchvision.transforms.v2.RandomZoomOut, own random numbers.
 
         >>> import carya
         >>> carya.image_folder("photos").decode_image().random_zoom_out(fill=(123, 117, 104)).outputs[0]
         ('image', 'uint8', (None, None, 3))
         """
-        return self._with_op("random_zoom_out", order, fill=plain(fill), side_range=plain(side_range), p=plain(p))
+        return self._with_op(
+            "random_zoom_out", order, **filled(fill, extra_fill), side_range=plain(side_range), p=plain(p)
+        )
 
     def random_shortest_size(
         self,
