@@ -1,5 +1,8 @@
 #include "base/philox.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/error.h"
 #include "base/hash.h"
 
@@ -80,6 +83,33 @@ std::uint64_t SampleRng::next_below(std::uint64_t bound) {
     while (static_cast<std::uint64_t>(product) < threshold) product = Wide{next_u64()} * bound;
   }
   return static_cast<std::uint64_t>(product >> 64);
+}
+
+EpochGroups::EpochGroups(std::vector<Part> parts) : parts_(std::move(parts)) {
+  CHECK(!parts_.empty() && parts_.front().from == 0);
+  for (std::size_t i = 0; i < parts_.size(); ++i)
+    CHECK(parts_[i].epochs >= 1 && (i == 0 || parts_[i].from > parts_[i - 1].from));
+}
+
+bool EpochGroups::each_alone() const {
+  return std::ranges::all_of(parts_, [](const Part& part) { return part.epochs == 1; });
+}
+
+std::size_t EpochGroups::part_at(std::uint64_t epoch) const {
+  const auto behind = std::ranges::upper_bound(parts_, epoch, {}, &Part::from);
+  return static_cast<std::size_t>(behind - parts_.begin()) - 1;
+}
+
+std::uint64_t EpochGroups::first(std::uint64_t epoch) const {
+  const Part& part = parts_[part_at(epoch)];
+  return epoch - (epoch - part.from) % part.epochs;
+}
+
+std::uint64_t EpochGroups::end(std::uint64_t epoch) const {
+  const std::size_t at = part_at(epoch);
+  const std::uint64_t begin = first(epoch), length = parts_[at].epochs;
+  const std::uint64_t own = length > kNoEnd - begin ? kNoEnd : begin + length;
+  return at + 1 < parts_.size() ? std::min(own, parts_[at + 1].from) : own;
 }
 
 }  // namespace carya

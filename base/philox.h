@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 namespace carya {
 
@@ -48,13 +49,44 @@ class SampleRng {
   int used_ = 4;  // how many of words_ were returned
 };
 
-/// The key of one op with the number of epochs that share its random numbers.
+/// Which epochs have the same random numbers: groups of some that follow each other, each with those of its first one.
+/// From some epochs on groups may have other lengths; where such a part begins, a group ends. By default each epoch is a
+/// group. Threads: const is thread-safe.
+class EpochGroups {
+ public:
+  struct Part {
+    std::uint64_t from = 0;    ///< the epoch
+    std::uint64_t epochs = 1;  ///< of a group, at least 1
+    bool operator==(const Part&) const = default;
+  };
+  static constexpr std::uint64_t kNoEnd = ~std::uint64_t{0};
+
+  EpochGroups() = default;
+  /// `parts`: at least one, ascending, the first from epoch 0 on.
+  explicit EpochGroups(std::vector<Part> parts);
+
+  const std::vector<Part>& parts() const { return parts_; }
+  /// Whether each epoch is a group.
+  bool each_alone() const;
+  /// The first epoch of the group in which an epoch lies.
+  std::uint64_t first(std::uint64_t epoch) const;
+  /// The first one behind that group; kNoEnd: there is none.
+  std::uint64_t end(std::uint64_t epoch) const;
+  /// The part in which an epoch lies, as its index.
+  std::size_t part_at(std::uint64_t epoch) const;
+
+ private:
+  std::vector<Part> parts_{Part{}};
+};
+
+/// The key of one op, and which epochs share its random numbers.
 struct DrawKey {
   Philox4x32::Key key{};
-  std::uint64_t epochs = 1;  ///< epoch e has the numbers of e - e mod epochs; at least 1
+  const EpochGroups* groups =
+      nullptr;  ///< of the pipeline, which outlives this; null: each epoch has its own
 
   SampleRng at(std::uint64_t epoch, std::uint64_t record, std::uint64_t occurrence) const {
-    return {key, epoch - epoch % epochs, record, occurrence};
+    return {key, groups ? groups->first(epoch) : epoch, record, occurrence};
   }
 };
 

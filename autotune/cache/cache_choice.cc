@@ -32,7 +32,6 @@ Status check(const CacheInputs& facts) {
     TRY(check(where + "hit_s", place.hit_s, 0));
     TRY(check(where + "bytes", place.bytes, kAboveZero));
     TRY(check(where + "kept", place.kept, 0));
-    TRY(check(where + "period", place.period, 0));
     for (const CacheTier& tier : place.tiers) {
       TRY(check(where + "capacity_bytes", tier.capacity_bytes, 0));
       TRY(check(where + "read_cpu_s", tier.read_cpu_s, 0));
@@ -96,30 +95,44 @@ double part_of(const CachePlace& place, const Kept& kept) {
 
 /// CPU seconds per record of so many epochs with the same samples, of which a part is there already and the rest is put
 /// there. Of ranks that keep apart, each meets some of the rest in every epoch. Nothing is put there that is over with
-/// the only epoch of a period.
+/// the only epoch of a group.
 double filled_s(const CacheInputs& facts, const CachePlace& place, const Kept& kept, double epochs,
                 double part) {
-  if (place.period > 0 && epochs <= 1) return epochs * mixed_s(facts, place, kept, part, 0);
+  if (place.groups && epochs <= 1) return epochs * mixed_s(facts, place, kept, part, 0);
   const double filling = filling_epochs(facts.ranks, epochs);
   return filling * mixed_s(facts, place, kept, part, 1 - part) +
          (epochs - filling) * mixed_s(facts, place, kept, 1, 0);
 }
 
-/// The epochs that are left in which what is kept now is found.
-double epochs_with(const CacheInputs& facts, const CachePlace& place) {
-  if (!(place.period > 0)) return facts.epochs_left;
-  return std::min(facts.epochs_left, place.period - std::fmod(facts.epoch, place.period));
+double as_double(std::uint64_t epochs) {
+  return static_cast<double>(epochs);
 }
 
-/// CPU seconds per record of the epochs that are left, where what is not there yet is put there: the present period of a
-/// place that has one, whole ones, and the beginning of the last.
+std::uint64_t present_epoch(const CacheInputs& facts) {
+  return static_cast<std::uint64_t>(facts.epoch);
+}
+
+/// The epochs that are left in which what is kept now is found.
+double epochs_with(const CacheInputs& facts, const CachePlace& place) {
+  if (!place.groups) return facts.epochs_left;
+  return std::min(facts.epochs_left, as_double(place.groups->end(present_epoch(facts))) - facts.epoch);
+}
+
+/// CPU seconds per record of the epochs that are left, where what is not there yet is put there: the present group of a
+/// place that has groups, and of each part of those that follow whole ones and the beginning of another.
 double filled_run_s(const CacheInputs& facts, const CachePlace& place, const Kept& kept) {
-  const double present = epochs_with(facts, place), later = facts.epochs_left - present;
+  const double present = epochs_with(facts, place);
   double sum_s = filled_s(facts, place, kept, present, part_of(place, kept));
-  if (later > 0) {
-    const double whole = std::floor(later / place.period);
-    sum_s += whole * filled_s(facts, place, kept, place.period, 0);
-    sum_s += filled_s(facts, place, kept, later - whole * place.period, 0);
+  double left = facts.epochs_left - present, epoch = facts.epoch + present;
+  while (left > 0 && place.groups) {
+    const std::vector<EpochGroups::Part>& parts = place.groups->parts();
+    const std::size_t at = place.groups->part_at(static_cast<std::uint64_t>(epoch));
+    const double here = at + 1 < parts.size() ? std::min(left, as_double(parts[at + 1].from) - epoch) : left;
+    const double length = as_double(parts[at].epochs), whole = std::floor(here / length);
+    sum_s += whole * filled_s(facts, place, kept, length, 0);
+    sum_s += filled_s(facts, place, kept, here - whole * length, 0);
+    left -= here;
+    epoch += here;
   }
   return sum_s;
 }
@@ -132,14 +145,15 @@ CacheCost cost_of(const CacheInputs& facts, std::size_t index, const Factors& fa
   const double filling_s = mixed_s(facts, place, kept, part, 1 - part);
   CacheCost cost{.place = index, .share = kept.share, .written_bytes = (1 - part) * kept.written_bytes};
   const double hits_s = mixed_s(facts, place, kept, 1, 0);
-  cost.later_s = place.period > 0 ? filled_s(facts, place, kept, place.period, 0) / place.period : hits_s;
+  const double group = place.groups ? group_epochs(facts, place) : 0;
+  cost.later_s = place.groups ? filled_s(facts, place, kept, group, 0) / group : hits_s;
   cost.run_s = filled_run_s(facts, place, kept);
   const double extra = filling_s - without_s, saved = without_s - hits_s;
   const double filling = filling_epochs(facts.ranks, epochs_with(facts, place));
   if (extra <= 0)
     cost.pays_back_epochs = 0;
   else if (const double epochs = filling * (1 + extra / saved);
-           saved > 0 && (!(place.period > 0) || epochs <= place.period))
+           saved > 0 && (!place.groups || epochs <= group))
     cost.pays_back_epochs = epochs;
   return cost;
 }
@@ -183,6 +197,11 @@ double filling_epochs(double ranks, double epochs) {
   double unmet = 1;  // the share of records that it has not met yet
   for (double epoch = 0; epoch < epochs && unmet > kHardlyAny; ++epoch) unmet *= 1 - 1 / std::max(1.0, ranks);
   return std::max(1.0, ranks * (1 - unmet));
+}
+
+double group_epochs(const CacheInputs& facts, const CachePlace& place) {
+  const std::uint64_t epoch = present_epoch(facts);
+  return as_double(place.groups->end(epoch) - place.groups->first(epoch));
 }
 
 double cache_share(const CacheInputs& facts, const CachePlace& place) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/philox.h"
 
 namespace carya::autotune {
 
@@ -49,9 +50,9 @@ struct CachePlace {
   double bytes = 0;   ///< of the kept sample; above 0
   /// The share of all records whose samples are there already, whoever put them: hits from the present epoch on.
   double kept = 0;
-  /// So many epochs, counted from the first of the run, have the same samples there; then all of them are made and kept
-  /// anew. 0: all epochs have.
-  double period = 0;
+  /// Which epochs of the run have the same samples there; for the next group all of them are made and kept anew. None: all
+  /// epochs have.
+  std::optional<EpochGroups> groups{};
   /// Nearest first: each keeps what those before it have no room for. None: memory, of CacheInputs::capacity_bytes.
   std::vector<CacheTier> tiers{};
   bool uses(CacheStorage storage) const {
@@ -79,10 +80,11 @@ struct CacheInputs {
 struct CacheCost {
   std::optional<std::size_t> place{};  ///< index in CacheInputs::places; none: nothing is kept
   double share = 0;                    ///< of the records that are kept
-  double run_s = 0;          ///< CPU seconds per record, with what reading costs, over the epochs left
-  double later_s = 0;        ///< of these, in one epoch after the present one; with a period, in the mean
+  double run_s = 0;  ///< CPU seconds per record, with what reading costs, over the epochs left
+  double later_s =
+      0;  ///< of these, in one epoch after the present one; with groups, in the mean of the present one
   double written_bytes = 0;  ///< to files, per record, beyond what is there
-  /// After so many epochs in all, or of a period, what filling cost is paid back; 0: filling costs nothing; none: never.
+  /// After so many epochs in all, or of a group, what filling cost is paid back; 0: filling costs nothing; none: never.
   std::optional<double> pays_back_epochs{};
 };
 
@@ -111,10 +113,13 @@ double expected_epochs(std::optional<double> epochs, double epoch);
 /// records out anew and each rank has a cache of its own. It is 1 for one rank.
 double filling_epochs(double ranks, double epochs);
 
+/// The epochs of the group in which the present one lies, of a place that has groups.
+double group_epochs(const CacheInputs& facts, const CachePlace& place);
+
 /// The share of the records that a place keeps: all its tiers together.
 double cache_share(const CacheInputs& facts, const CachePlace& place);
 
-/// Whether it still pays to keep more at a place than what is there already: for the rest of the run or of the period,
+/// Whether it still pays to keep more at a place than what is there already: for the rest of the run or of the group,
 /// against going on with that.
 bool pays_to_fill(const CacheInputs& facts, const CachePlace& place);
 

@@ -86,16 +86,17 @@ bool is_repeatable(const transforms::Op& op) {
          std::ranges::all_of(op.inner(), [](const auto& inner) { return is_repeatable(*inner); });
 }
 
-std::uint64_t place_period(const transforms::Pipeline& pipeline, std::span<const std::size_t> order,
-                           std::size_t ops) {
+const EpochGroups* place_groups(const transforms::Pipeline& pipeline, std::span<const std::size_t> order,
+                                std::size_t ops) {
   for (const std::size_t op : order.first(ops))
-    if (!is_repeatable(*pipeline.ops()[op])) return pipeline.epochs_shared(op);
-  return 0;
+    if (!is_repeatable(*pipeline.ops()[op])) return &pipeline.epoch_groups(op);
+  return nullptr;
 }
 
 bool can_keep_behind(const transforms::Pipeline& pipeline, std::size_t op) {
   if (is_repeatable(*pipeline.ops()[op])) return true;
-  return pipeline.epochs_shared(op) > 1 && !makes_groups(*pipeline.ops()[op]) && comes_once(pipeline);
+  return !pipeline.epoch_groups(op).each_alone() && !makes_groups(*pipeline.ops()[op]) &&
+         comes_once(pipeline);
 }
 
 std::vector<std::size_t> cache_places(const std::shared_ptr<const transforms::Pipeline>& pipeline,
@@ -164,12 +165,13 @@ Result<autotune::CacheInputs> cache_facts(const transforms::Pipeline& pipeline, 
     }
     const auto cut = std::ranges::find(cuts.cuts, at.ops, &autotune::RemoteCut::ops_remote);
     if (cut == cuts.cuts.end() || !(cut->bytes_in > 0)) continue;
+    const EpochGroups* const groups = place_groups(pipeline, order, at.ops);
     facts.places.push_back(
         {.at = at,
          .fill_s = cut->worker_cpu_s + cut->host_cpu_s + cut->bytes_in * (kWriteSPerByte + kReadSPerByte),
          .hit_s = cut->host_cpu_s + cut->bytes_in * kReadSPerByte,
          .bytes = cut->bytes_in,
-         .period = static_cast<double>(place_period(pipeline, order, at.ops))});
+         .groups = groups ? std::optional(*groups) : std::nullopt});
   }
   return facts;
 }

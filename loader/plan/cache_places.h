@@ -17,10 +17,10 @@ namespace carya::loader {
 /// Whether an op, with those inside of it, gives the same of the same sample in every epoch.
 bool is_repeatable(const transforms::Op& op);
 
-/// So many epochs have the same results of the first `ops` in this order, where one of them is random and before
-/// reuse_augmentation(); 0: all epochs have.
-std::uint64_t place_period(const transforms::Pipeline& pipeline, std::span<const std::size_t> order,
-                           std::size_t ops);
+/// Which epochs have the same results of the first `ops` in this order, where one of them is random and before
+/// reuse_augmentation(), as the pipeline says it; null: all epochs have.
+const EpochGroups* place_groups(const transforms::Pipeline& pipeline, std::span<const std::size_t> order,
+                                std::size_t ops);
 
 /// Whether what an op makes can be kept, by its index: it gives the same in every epoch, or in those that
 /// reuse_augmentation() says.

@@ -69,7 +69,7 @@ std::string choices_report(const transforms::Pipeline& pipeline, std::span<const
          {"bytes", at ? Json(at->bytes) : Json(nullptr)},
          {"disk", at && at->uses(CacheStorage::kDisk)},
          {"shared", at && at->uses(CacheStorage::kShared)},
-         {"period_epochs", at && at->period > 0 ? Json(at->period) : Json(nullptr)},
+         {"period_epochs", at && at->groups ? Json(autotune::group_epochs(facts, *at)) : Json(nullptr)},
          {"share", cost.share},
          {"kept_share", at ? at->kept : 0},
          {"written_bytes", cost.written_bytes * facts.records},
@@ -94,7 +94,7 @@ std::string kept_report(const KeptPlace* kept, const autotune::CacheInputs& fact
   const double hits = static_cast<double>(figures.hits.count());
   const double fills = static_cast<double>(figures.fills.count());
   const double saved = hits * (facts.sample_s - hit_s) - fills * (fill_s - facts.sample_s);
-  const Json report{{"period_epochs", kept && kept->period > 0 ? Json(kept->period) : Json(nullptr)},
+  const Json report{{"period_epochs", kept && kept->groups ? Json(kept->period()) : Json(nullptr)},
                     {"files", std::move(files)},
                     {"fills_more", kept && kept->fills_more},
                     {"capacity_bytes", stats.capacity_bytes},

@@ -73,8 +73,7 @@ std::shared_ptr<KeptPlace> of_period(const KeptPlace& place, std::uint64_t epoch
   next->order = place.order;
   next->at = place.at;
   next->name = place.name;
-  next->period = place.period;
-  next->first_epoch = period_begin(epoch, place.period);
+  next->begin(place.groups, epoch);
   next->before = place.before;
   next->behind = place.behind;
   next->samples = std::move(samples);

@@ -11,6 +11,7 @@
 
 #include "autotune/cache/cache_choice.h"
 #include "base/mutex.h"
+#include "base/philox.h"
 #include "loader/cache/kept_files.h"
 #include "loader/cache/sample_cache.h"
 #include "transforms/plan/plan.h"
@@ -43,11 +44,6 @@ inline autotune::CacheStorage storage_of(TierKind kind) {
   return kind == TierKind::kDisk ? autotune::CacheStorage::kDisk : autotune::CacheStorage::kShared;
 }
 
-/// The first epoch of the period in which an epoch lies; 0 where there is one for all.
-inline std::uint64_t period_begin(std::uint64_t epoch, std::uint64_t period) {
-  return period == 0 ? 0 : epoch - epoch % period;
-}
-
 /// What came of the samples that are kept at a place.
 struct KeptFigures {
   std::atomic<std::uint64_t> looked{0};     ///< rows of the stream that were looked up
@@ -62,8 +58,9 @@ struct KeptPlace {
   autotune::CachePoint at{};        ///< behind so many of them; in which form
   std::vector<std::size_t> packed;  ///< the fields that packed coefficients stand for
   std::string name;                 ///< of the ops before it, for streams that share samples (place_names.h)
-  /// The samples are the same in so many epochs from this one on; 0: in all.
-  std::uint64_t period = 0, first_epoch = 0;
+  /// Which epochs have the same samples, as the pipeline of `before` says it, and those that these are of; null: all have.
+  const EpochGroups* groups = nullptr;
+  std::uint64_t first_epoch = 0, end_epoch = EpochGroups::kNoEnd;
   std::shared_ptr<const transforms::Plan> before, behind;
   std::shared_ptr<SampleCache> samples;
   std::shared_ptr<const KeptFiles> files = std::make_shared<KeptFiles>();  ///< in files too; may be none
@@ -72,17 +69,23 @@ struct KeptPlace {
   std::atomic<bool> fills_more{true};
   std::shared_ptr<KeptFigures> figures = std::make_shared<KeptFigures>();  ///< of this place in all periods
 
-  /// Whether its samples are those of an epoch.
-  bool holds(std::uint64_t epoch) const {
-    return period == 0 || (epoch >= first_epoch && epoch - first_epoch < period);
+  /// Take the epochs that share their samples with this one.
+  void begin(const EpochGroups* shared, std::uint64_t epoch) {
+    groups = shared;
+    first_epoch = groups ? groups->first(epoch) : 0;
+    end_epoch = groups ? groups->end(epoch) : EpochGroups::kNoEnd;
   }
+  /// So many epochs have the same samples; 0: all.
+  std::uint64_t period() const { return groups ? end_epoch - first_epoch : 0; }
+  /// Whether its samples are those of an epoch.
+  bool holds(std::uint64_t epoch) const { return epoch >= first_epoch && epoch < end_epoch; }
   /// Whether a later epoch has the same samples, if there is a next one.
-  bool outlives(std::uint64_t epoch) const { return period == 0 || epoch + 1 - first_epoch < period; }
+  bool outlives(std::uint64_t epoch) const { return epoch + 1 < end_epoch; }
   /// What a row's sample is kept as: its record before the views, `source`. What is random is of a record behind them,
   /// and differs for a record that comes again in the same epoch, or for another: such a sample is not kept.
   std::optional<std::uint64_t> name_of(std::uint64_t record, std::uint64_t source,
                                        std::uint64_t occurrence) const {
-    if (period == 0) return source;
+    if (!groups) return source;
     return occurrence == 0 ? std::optional(record) : std::nullopt;
   }
   /// Whether it has files there, with `samples` in front of them.

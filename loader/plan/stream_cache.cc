@@ -71,7 +71,7 @@ Status StreamCache::check_place() const {
   if (!before_all) {
     if (asked.after.empty()) return {};
     ASSIGN(const std::size_t ops, named_place(cache_places(pipeline_, order_)));
-    if (options_.capacity_bytes > 0 || place_period(*pipeline_, order_, ops) == 0) return {};
+    if (options_.capacity_bytes > 0 || !place_groups(*pipeline_, order_, ops)) return {};
     return fail(Code::kInvalidArgument,
                 fmt::format("cache: after: got \"{}\", behind which samples are kept in memory only, since "
                             "reuse_augmentation makes others after some epochs; give \"memory\" too",
@@ -175,10 +175,10 @@ void StreamCache::drop_retired() {
 /// What is kept behind ops of this name, in the epochs that have the same.
 SharedSamplesKey StreamCache::key_of(const std::string& ops_name, std::span<const std::size_t> order,
                                      const CachePoint& at, std::uint64_t epoch) const {
-  const std::uint64_t period = place_period(*pipeline_, order, at.ops);
-  if (period == 0) return {options_.dataset, ops_name};
+  const EpochGroups* const groups = place_groups(*pipeline_, order, at.ops);
+  if (!groups) return {options_.dataset, ops_name};
   return {options_.dataset,
-          ops_name + drawn_name(*pipeline_, order, at.ops, options_.seed, period_begin(epoch, period))};
+          ops_name + drawn_name(*pipeline_, order, at.ops, options_.seed, groups->first(epoch))};
 }
 
 bool StreamCache::ask() {
@@ -386,7 +386,7 @@ void StreamCache::add_tiers(autotune::CacheInputs& facts) const {
 /// Whether what is not there yet is put there. What was asked for is for later runs too, and a place that has all that it
 /// has room for makes good what it loses. Of a place with periods only the last epoch of each fills nothing.
 bool StreamCache::pays_more(const autotune::CacheInputs& facts, const autotune::CachePlace& place) const {
-  return options_.cache.mode == Mode::kOn || place.period > 0 ||
+  return options_.cache.mode == Mode::kOn || place.groups ||
          place.kept >= autotune::cache_share(facts, place) || autotune::pays_to_fill(facts, place);
 }
 
@@ -451,7 +451,7 @@ std::uint64_t StreamCache::room() const {
 /// Whether samples of a place can be in files: the records have names, and nothing before it may change under its own.
 bool StreamCache::may_be_in_files(const CachePoint& at) const {
   if (!options_.identities || !options_.identities->reason().empty()) return false;
-  if (place_period(*pipeline_, order_, at.ops) > 0) return false;  // each period would write all anew
+  if (place_groups(*pipeline_, order_, at.ops)) return false;  // each period would write all anew
   for (std::size_t i = 0; i < at.ops; ++i) {
     const transforms::Op& op = *pipeline_->ops()[order_[i]];
     // What a library of the user's own does may be another thing later.
@@ -493,8 +493,9 @@ void StreamCache::turn_to(const std::optional<Held>& held) {
                              : held->disk                 ? ", in files of a disk too"
                              : held->shared               ? ", in files of a shared folder too"
                                                           : "";
-  const std::uint64_t period = held ? place_period(*pipeline_, order_, held->at.ops) : 0;
-  const std::string anew = period > 0 ? fmt::format(", anew every {} epochs", period) : "";
+  const EpochGroups* const groups = held ? place_groups(*pipeline_, order_, held->at.ops) : nullptr;
+  const std::string anew =
+      groups ? fmt::format(", anew every {} epochs", groups->end(epoch_) - groups->first(epoch_)) : "";
   why_ = held ? fmt::format("kept after {}{}{}: {:.0f} us per sample later, {:.0f} without",
                             label_of(held->at.ops), beside, anew, choice_.chosen.later_s * kUs,
                             choice_.all.front().later_s * kUs)
@@ -522,8 +523,7 @@ void StreamCache::turn_to(const std::optional<Held>& held) {
       next->order = order_;
       next->at = at;
       next->name = names.memory;
-      next->period = period;
-      next->first_epoch = period_begin(epoch, period);
+      next->begin(groups, epoch);
       if (!part_plan(*next, pipeline_, {.seed = options_.seed, .fuse = options_.fuse, .order = order_}))
         return;  // places_now() has tried
       next->samples = shared_samples(key, options_.records, options_.capacity_bytes, options_.budget);

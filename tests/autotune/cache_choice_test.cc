@@ -10,12 +10,15 @@
 namespace carya::autotune {
 namespace {
 
-/// CPU seconds of a whole run: in each epoch every record is a hit, a fill or neither. A place with a period is emptied
-/// where a period begins; of the first, whose beginning is over, the records in front are kept already.
+/// CPU seconds of a whole run: in each epoch every record is a hit, a fill or neither. A place with groups is emptied where
+/// one begins; of the first, whose beginning is over, the records in front are kept already.
 double played(const CacheInputs& facts, std::optional<std::size_t> place) {
   double sum = 0, room = facts.capacity_bytes;
   const auto records = static_cast<int>(facts.records);
-  const int period = place ? static_cast<int>(facts.places[*place].period) : 0;
+  const std::optional<EpochGroups> groups = place ? facts.places[*place].groups : std::nullopt;
+  const auto begins = [&](int epoch) {
+    return groups && groups->first(static_cast<std::uint64_t>(epoch)) == static_cast<std::uint64_t>(epoch);
+  };
   const int first = static_cast<int>(facts.epoch), end = first + static_cast<int>(facts.epochs_left);
   std::vector<bool> kept(static_cast<std::size_t>(records));
   if (place)
@@ -23,11 +26,11 @@ double played(const CacheInputs& facts, std::optional<std::size_t> place) {
          r < static_cast<std::size_t>(std::llround(facts.places[*place].kept * facts.records)); ++r)
       kept[r] = true, room -= facts.places[*place].bytes;
   for (int epoch = first; epoch < end; ++epoch) {
-    if (period > 0 && epoch > first && epoch % period == 0) {
+    if (epoch > first && begins(epoch)) {
       kept.assign(kept.size(), false);
       room = facts.capacity_bytes;
     }
-    const bool fills = period > 0 ? epoch + 1 < end && (epoch + 1) % period != 0 : epoch == first;
+    const bool fills = groups ? epoch + 1 < end && !begins(epoch + 1) : epoch == first;
     for (std::size_t r = 0; r < kept.size(); ++r) {
       if (place && kept[r]) {
         sum += facts.places[*place].hit_s;
@@ -90,13 +93,20 @@ TEST(CacheChoice, IsTheBestOfPlayingEveryPlace) {
   EXPECT_GT(kept, 50);
 }
 
-TEST(CacheChoice, OfPlacesWithPeriodsTheBestOfPlayingThemIsTaken) {
+/// Groups of 1 to 6 epochs, of which some begin anew with another length.
+EpochGroups drawn_groups(std::mt19937_64& random) {
+  std::vector<EpochGroups::Part> parts{{0, 1 + random() % 6}};
+  while (random() % 2 == 0) parts.push_back({parts.back().from + 1 + random() % 9, 1 + random() % 6});
+  return EpochGroups(parts);
+}
+
+TEST(CacheChoice, OfPlacesWithGroupsTheBestOfPlayingThemIsTaken) {
   std::mt19937_64 random(11);
   const auto draw = [&](double low, double high) { return drawn(random, low, high); };
   int periodic = 0, lasting = 0, nothing = 0;
-  for (int world = 0; world < 400; ++world) {
+  for (int world = 0; world < 800; ++world) {
     CacheInputs facts{.sample_s = draw(1e-4, 1e-3), .records = std::floor(draw(1, 60))};
-    const double period = static_cast<double>(1 + random() % 6);
+    const EpochGroups groups = drawn_groups(random);
     facts.epoch = static_cast<double>(random() % 9);
     facts.epochs_left = static_cast<double>(1 + random() % 20);
     facts.places.push_back({.at = {1},
@@ -107,10 +117,11 @@ TEST(CacheChoice, OfPlacesWithPeriodsTheBestOfPlayingThemIsTaken) {
                             .fill_s = facts.sample_s * draw(1.01, 1.6),
                             .hit_s = facts.sample_s * draw(0.02, 0.5),
                             .bytes = 1.5e5,
-                            .period = period});
+                            .groups = groups});
     facts.capacity_bytes = facts.records * 6e5;
-    // What is kept is of the present period, which began before.
-    if (std::fmod(facts.epoch, period) > 0 && random() % 2 == 0)
+    // What is kept is of the present group, which began before.
+    const auto present = static_cast<std::uint64_t>(facts.epoch);
+    if (present > groups.first(present) && random() % 2 == 0)
       facts.places[1].kept = std::floor(draw(1, 1 + facts.records)) / (1 + facts.records);
     facts.places[1].kept = std::floor(facts.places[1].kept * facts.records) / facts.records;
     const auto choice = choose_cache(facts);
@@ -130,10 +141,10 @@ TEST(CacheChoice, OfPlacesWithPeriodsTheBestOfPlayingThemIsTaken) {
 
 TEST(CacheChoice, APeriodPaysWhatFillingCostsByItself) {
   CacheInputs facts = photos(100);
-  facts.places[0].period = 2;  // 380 us more in one epoch, 310 less in the other
+  facts.places[0].groups = EpochGroups({{0, 2}});  // 380 us more in one epoch, 310 less in the other
   EXPECT_FALSE(choose_cache(facts)->chosen.place);
   EXPECT_FALSE(choose_cache(facts)->all[1].pays_back_epochs);
-  facts.places[0].period = 3;
+  facts.places[0].groups = EpochGroups({{0, 3}});
   const auto choice = choose_cache(facts);
   ASSERT_TRUE(choice->chosen.place);
   EXPECT_NEAR(choice->chosen.later_s, (800e-6 + 2 * 110e-6) / 3, 1e-12);

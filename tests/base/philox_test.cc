@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <vector>
@@ -110,6 +111,32 @@ TEST(SampleRng, NeighboursAreUncorrelated) {
   EXPECT_LT(
       std::abs(correlation(seeded, [](auto i) { return SampleRng(op_key(i + 1, "crop", 0), 0, 0, 0); })),
       bound);
+}
+
+TEST(EpochGroups, FirstAndEndAreThoseOfCountingEpochs) {
+  EXPECT_TRUE(EpochGroups().each_alone());
+  EXPECT_EQ(EpochGroups().first(7), 7U);
+  EXPECT_EQ(EpochGroups().end(7), 8U);
+  const EpochGroups groups({{0, 3}, {4, 2}, {5, 1}, {9, 4}});
+  EXPECT_FALSE(groups.each_alone());
+  std::vector<std::uint64_t> begins;
+  for (std::uint64_t epoch = 0, length = 0; epoch < 40; ++epoch) {
+    const auto& parts = groups.parts();
+    const auto part = std::ranges::find(parts, epoch, &EpochGroups::Part::from);
+    const std::uint64_t now = parts[groups.part_at(epoch)].epochs;
+    if (part != parts.end() || length == now) begins.push_back(epoch), length = 0;
+    ++length;
+  }
+  begins.push_back(41);  // 9, 13, ... 37, 41
+  for (std::size_t i = 0; i + 1 < begins.size(); ++i)
+    for (std::uint64_t epoch = begins[i]; epoch < std::min<std::uint64_t>(begins[i + 1], 40); ++epoch) {
+      EXPECT_EQ(groups.first(epoch), begins[i]) << epoch;
+      EXPECT_EQ(groups.end(epoch), begins[i + 1]) << epoch;
+    }
+  EXPECT_EQ(begins, (std::vector<std::uint64_t>{0, 3, 4, 5, 6, 7, 8, 9, 13, 17, 21, 25, 29, 33, 37, 41}));
+  const EpochGroups whole({{0, std::uint64_t{1} << 48}});
+  EXPECT_EQ(whole.first(EpochGroups::kNoEnd - 1) % (std::uint64_t{1} << 48), 0U);
+  EXPECT_EQ(whole.end(EpochGroups::kNoEnd - 1), EpochGroups::kNoEnd);
 }
 
 }  // namespace

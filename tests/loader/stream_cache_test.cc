@@ -91,8 +91,9 @@ TEST(CachePlaces, BehindWhatIsReusedForSomeEpochs) {
   const auto pipeline = reusing(flip);
   EXPECT_EQ(cache_places(pipeline, Order{0, 1, 2}), (Order{1, 2}))
       << "not behind the flip, which is not reused";
-  EXPECT_EQ(place_period(*pipeline, Order{0, 1, 2}, 1), 0U);
-  EXPECT_EQ(place_period(*pipeline, Order{0, 1, 2}, 2), 3U);
+  EXPECT_FALSE(place_groups(*pipeline, Order{0, 1, 2}, 1));
+  ASSERT_TRUE(place_groups(*pipeline, Order{0, 1, 2}, 2));
+  EXPECT_EQ(place_groups(*pipeline, Order{0, 1, 2}, 2)->end(3), 6U);
   EXPECT_EQ(cache_places(reusing(R"(,{"op":"to_dtype","dtype":"float32"})"), Order{0, 1, 2}),
             (Order{1, 2, 3}));
   // In an order where the flip comes first nothing behind it can be kept.
@@ -129,7 +130,7 @@ TEST(StreamCache, WhatIsReusedIsKeptForItsPeriod) {
   cache->enter(1);
   const auto first = cache->place_of(1);
   ASSERT_TRUE(first);
-  EXPECT_EQ(first->period, 3U);
+  EXPECT_EQ(first->period(), 3U);
   fill(*first, 7);
   cache->enter(2);
   EXPECT_EQ(cache->place_of(2), first);

@@ -49,6 +49,25 @@ def test_epochs_share_what_is_before_it(photos: Path) -> None:
     assert plain[0] != plain[1]
 
 
+SCHEDULE = {0: 2, 3: 2, 4: 1}
+SCHEDULED = (0, 0, 2, 3, 4, 5)  # the epoch whose numbers each one has; two groups are cut short
+
+
+def test_a_schedule_has_groups_of_other_lengths(photos: Path) -> None:
+    plain = by_record(started(photos).batch(4), 6)
+    pipeline = started(photos).reuse_augmentation(SCHEDULE).batch(4)
+    wanted = [plain[epoch] for epoch in SCHEDULED]
+    assert by_record(pipeline, 6) == wanted
+    assert by_record(pipeline, 6, cache={"memory": "64MB", "after": "random_resized_crop"}) == wanted
+    assert carya.Pipeline.from_json(pipeline.to_json()) == pipeline
+    assert "reuse_augmentation(epochs={0: 2, 3: 2, 4: 1})" in repr(pipeline)
+    assert started(photos).reuse_augmentation({0: 2}) == started(photos).reuse_augmentation(2)
+    with carya.Loader(pipeline, epochs=6) as loader:
+        state = next(iter(loader)) is not None and loader.state_dict()
+    with pytest.raises(carya.Error, match="pipeline"):
+        carya.Loader(started(photos).reuse_augmentation(2).batch(4), epochs=6, state=state)
+
+
 def test_what_is_behind_it_differs(photos: Path) -> None:
     found = by_record(chain(photos))
     assert found[0] != found[1]
@@ -120,6 +139,12 @@ def test_it_is_written_and_read(photos: Path) -> None:
         (lambda p: p.reuse_augmentation(True), "epochs"),
         (lambda p: p.reuse_augmentation(1.5), "epochs"),
         (lambda p: p.reuse_augmentation(1 << 60), "epochs"),
+        (lambda p: p.reuse_augmentation({}), "begins with epoch 0"),
+        (lambda p: p.reuse_augmentation({1: 2}), "begins with epoch 0"),
+        (lambda p: p.reuse_augmentation({0: 0}), "of 1 or more"),
+        (lambda p: p.reuse_augmentation({0: 2, 3: 1.5}), "of 1 or more"),
+        (lambda p: p.reuse_augmentation({0: 2, -3: 1}), "of 1 or more"),
+        (lambda p: p.reuse_augmentation({5 * i: 2 for i in range(65)}), "epochs"),
         (lambda p: p.reuse_augmentation(2).reuse_augmentation(2), "one already"),
         (lambda p: p.batch(2).reuse_augmentation(2), "before .batch"),
         (lambda p: p.map(lambda sample: sample).reuse_augmentation(2), "function"),

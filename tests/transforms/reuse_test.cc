@@ -46,6 +46,26 @@ TEST(ReuseAugmentation, OpsBeforeItHaveTheFirstEpochOfTheirPeriod) {
   EXPECT_GT(apart, 0U) << "the colors differ within a period";
 }
 
+TEST(ReuseAugmentation, ItsGroupsMayHaveOtherLengthsFromSomeEpochsOn) {
+  const std::string schedule = R"({"op":"reuse_augmentation","epochs":[0,3,4,2,5,1]})";
+  const auto plain = epochs_of(decoded(kSmallCrop + "," + kColors));
+  const auto pipeline = decoded(kSmallCrop + "," + kColors + "," + schedule);
+  const auto found = epochs_of(pipeline);
+  const std::uint64_t wanted[] = {0, 0, 0, 3, 4, 5, 6};  // the second group and the third are cut short
+  for (std::uint64_t epoch = 0; epoch < 7; ++epoch) EXPECT_EQ(found[epoch], plain[wanted[epoch]]) << epoch;
+  EXPECT_EQ(pipeline_of(pipeline->to_json())->to_json(), pipeline->to_json());
+  EXPECT_EQ(pipeline->lines()[4].text, "reuse_augmentation(epochs={0: 3, 4: 2, 5: 1})");
+  const auto print = [](const std::string& ops) { return decoded(ops)->fingerprint(OnError::kRaise); };
+  const auto of = [&](const std::string& epochs) {
+    return print(kSmallCrop + R"(,{"op":"reuse_augmentation","epochs":)" + epochs + "}," + kColors);
+  };
+  EXPECT_EQ(of("[0,3]"), of("3"));
+  EXPECT_NE(of("[0,3,4,2]"), of("3"));
+  EXPECT_NE(of("[0,3,4,2]"), of("[0,3,5,2]"));
+  EXPECT_NE(of("[0,3,4,2]"), of("[0,3,4,1]"));
+  EXPECT_EQ(of("[0,1,4,1]"), print(kSmallCrop + "," + kColors));
+}
+
 TEST(ReuseAugmentation, HoldsInEveryOrderAndUnfused) {
   const std::string colors = R"({"op":"color_jitter","brightness":0.4})";
   const auto pipeline = decoded(colors + "," + kReuse + "," + kSmallCrop);
@@ -57,8 +77,8 @@ TEST(ReuseAugmentation, HoldsInEveryOrderAndUnfused) {
 
 TEST(ReuseAugmentation, IsPartOfTheDocumentAndTheFingerprint) {
   const auto pipeline = decoded(kSmallCrop + "," + kReuse + "," + kColors);
-  EXPECT_EQ(pipeline->epochs_shared(1), 3U);
-  EXPECT_EQ(pipeline->epochs_shared(2), 1U);
+  EXPECT_EQ(pipeline->epoch_groups(1).parts(), (std::vector<EpochGroups::Part>{{0, 3}}));
+  EXPECT_TRUE(pipeline->epoch_groups(2).each_alone());
   EXPECT_EQ(pipeline_of(pipeline->to_json())->to_json(), pipeline->to_json());
   EXPECT_EQ(pipeline->lines()[3].text, "reuse_augmentation(epochs=3)");
   const auto print = [](const std::string& ops) { return decoded(ops)->fingerprint(OnError::kRaise); };
@@ -73,7 +93,12 @@ TEST(ReuseAugmentation, IsPartOfTheDocumentAndTheFingerprint) {
 TEST(ReuseAugmentation, BadOnesAreRefused) {
   for (const char* bad :
        {R"({"op":"reuse_augmentation"})", R"({"op":"reuse_augmentation","epochs":0})",
-        R"({"op":"reuse_augmentation","epochs":1.5})", R"({"op":"reuse_augmentation","epochs":2,"p":1})",
+        R"({"op":"reuse_augmentation","epochs":1.5})", R"({"op":"reuse_augmentation","epochs":[]})",
+        R"({"op":"reuse_augmentation","epochs":[0,2,4]})", R"({"op":"reuse_augmentation","epochs":[1,2]})",
+        R"({"op":"reuse_augmentation","epochs":[0,2,0,3]})",
+        R"({"op":"reuse_augmentation","epochs":[0,2,4,0]})",
+        R"({"op":"reuse_augmentation","epochs":[0,2,-1,3]})",
+        R"({"op":"reuse_augmentation","epochs":2,"p":1})",
         R"({"op":"random_apply","p":1,"ops":[{"op":"reuse_augmentation","epochs":2}]})"}) {
     const auto parsed = Pipeline::parse(document(kDecode + bad, "null"));
     ASSERT_FALSE(parsed) << bad;

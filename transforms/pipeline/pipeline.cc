@@ -18,6 +18,7 @@ constexpr std::int64_t kBatchMax = 1 << 20;
 constexpr std::int64_t kPartsMax = 1 << 20;
 constexpr std::int64_t kPositionsMax = std::int64_t{1} << 40;  // of an epoch whose records are drawn
 constexpr std::int64_t kReuseMax = std::int64_t{1} << 48;
+constexpr std::size_t kReusePartsMax = 64;
 /// The entry of the list of ops before which epochs share random numbers.
 constexpr std::string_view kReuse = "reuse_augmentation";
 /// The entry behind which ops have the random numbers of a part.
@@ -266,12 +267,34 @@ class PipelineParser {
                   std::string(kReuse) + ": the pipeline has one already; give one place and one number");
     reuses_ = true;
     Params params(std::string(kReuse), given, "op");
-    const std::int64_t epochs = params.integer("epochs", 1, kReuseMax);
+    constexpr std::string_view kWhat =
+        "a number of epochs from 1, or pairs of the epoch from which on a number holds and that number, "
+        "ascending, the first "
+        "from 0";
+    const std::vector<std::int64_t> given_epochs =
+        params.integers("epochs", 1, 2 * kReusePartsMax, 0, kReuseMax, kWhat);
+    std::vector<EpochGroups::Part> parts;
+    std::string told;
+    if (given_epochs.size() == 1) {
+      parts.push_back({0, static_cast<std::uint64_t>(given_epochs[0])});
+      params.set_canonical("epochs", Json(given_epochs[0]));
+      told = std::to_string(given_epochs[0]);
+    }
+    for (std::size_t i = 0; i + 1 < given_epochs.size(); i += 2) {
+      parts.push_back(
+          {static_cast<std::uint64_t>(given_epochs[i]), static_cast<std::uint64_t>(given_epochs[i + 1])});
+      told += fmt::format("{}{}: {}", i == 0 ? "{" : ", ", given_epochs[i], given_epochs[i + 1]);
+    }
+    bool good = given_epochs.size() == 1 || given_epochs.size() % 2 == 0;
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      good =
+          good && parts[i].epochs >= 1 && (i == 0 ? parts[i].from == 0 : parts[i].from > parts[i - 1].from);
+    if (params.ok() && !good) params.reject("epochs", kWhat);
     TRY(params.finish());
     ops_json_ += Json(params.take_canonical()).text();
-    add_line(fmt::format("{}(epochs={})", kReuse, epochs));
+    add_line(fmt::format("{}(epochs={}{})", kReuse, told, given_epochs.size() > 1 ? "}" : ""));
     pipeline_->reuse_ops_ = pipeline_->ops_.size();
-    pipeline_->reuse_epochs_ = static_cast<std::uint64_t>(epochs);
+    pipeline_->reuse_groups_ = EpochGroups(std::move(parts));
     return {};
   }
 
@@ -336,8 +359,9 @@ const std::vector<OrderHints>& Pipeline::order_hints() const {
 const std::vector<std::size_t>& Pipeline::barriers() const {
   return barriers_;
 }
-std::uint64_t Pipeline::epochs_shared(std::size_t op) const {
-  return op < reuse_ops_ ? reuse_epochs_ : 1;
+const EpochGroups& Pipeline::epoch_groups(std::size_t op) const {
+  static const EpochGroups alone;
+  return op < reuse_ops_ ? reuse_groups_ : alone;
 }
 std::optional<std::uint32_t> Pipeline::part(std::size_t op) const {
   const auto behind = std::ranges::upper_bound(parts_, op, {}, &std::pair<std::size_t, std::uint32_t>::first);
@@ -368,10 +392,13 @@ Hash128 Pipeline::fingerprint(OnError on_error, const std::vector<std::size_t>& 
     hash_versions(hasher, *op);
     decodes |= decodes_picture(*op) || as_transcode(*op) != nullptr;
   }
-  if (reuse_epochs_ > 1) {  // of one epoch each: the bits of a pipeline without
+  if (!reuse_groups_.each_alone()) {  // else the bits of a pipeline without
     hasher.update(kReuse);
     hasher.update(static_cast<std::uint64_t>(reuse_ops_));
-    hasher.update(reuse_epochs_);
+    for (const auto& [from, epochs] : reuse_groups_.parts()) {
+      if (from > 0) hasher.update(from);
+      hasher.update(epochs);
+    }
   }
   if (!parts_.empty()) hasher.update(kPart);
   for (const auto& [op, number] : parts_) {

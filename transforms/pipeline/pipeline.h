@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/philox.h"
 #include "transforms/op/op.h"
 #include "transforms/op/order_hints.h"
 #include "transforms/op/tensor.h"
@@ -76,9 +77,9 @@ class Pipeline {
   const std::vector<OrderHints>& order_hints() const;  ///< one for each op
   /// For each value b, no op passes the place before op b. Ascending, in 0..number of ops.
   const std::vector<std::size_t>& barriers() const;
-  /// So many epochs share the random numbers of an op, by its index: those of reuse_augmentation(epochs=) for the ops
-  /// before it, else 1.
-  std::uint64_t epochs_shared(std::size_t op) const;
+  /// Which epochs share the random numbers of an op, by its index: those of reuse_augmentation(epochs=) for the ops
+  /// before it, of the others none.
+  const EpochGroups& epoch_groups(std::size_t op) const;
   /// The part of a chain with Python functions whose random numbers an op has, by its index; none: those of the chain
   /// itself. What stands behind the n-th function is a part of its own, also where it runs before the function.
   std::optional<std::uint32_t> part(std::size_t op) const;
@@ -104,8 +105,8 @@ class Pipeline {
   std::vector<std::unique_ptr<Op>> ops_;
   std::vector<OrderHints> order_hints_;
   std::vector<std::size_t> barriers_;
-  std::size_t reuse_ops_ = 0;  // so many ops from the first on share their numbers over reuse_epochs_ epochs
-  std::uint64_t reuse_epochs_ = 1;
+  std::size_t reuse_ops_ = 0;  // so many ops from the first on share their numbers as reuse_groups_ says
+  EpochGroups reuse_groups_;
   std::vector<std::pair<std::size_t, std::uint32_t>> parts_;  // from which op on, and which; ascending
   std::optional<BatchSpec> batch_;
   std::vector<TensorSpec> outputs_;

@@ -10,12 +10,12 @@
 namespace carya::transforms {
 namespace {
 
-void list_keys(const Op& op, std::uint64_t seed, std::uint64_t epochs,
+void list_keys(const Op& op, std::uint64_t seed, const EpochGroups* groups,
                std::map<std::string, std::uint32_t>& occurrences, std::vector<DrawKey>& keys) {
   const bool views = op.traits().kind == OpKind::kViews;
-  if (!views) keys.push_back({op_key(seed, op.name(), occurrences[op.name()]++), epochs});
+  if (!views) keys.push_back({op_key(seed, op.name(), occurrences[op.name()]++), groups});
   for (int times = views ? 2 : 1; times > 0; --times)
-    for (const auto& inner : op.inner()) list_keys(*inner, seed, epochs, occurrences, keys);
+    for (const auto& inner : op.inner()) list_keys(*inner, seed, groups, occurrences, keys);
 }
 
 /// A part counts the occurrences of an op from 0, so that it has a seed of its own.
@@ -32,8 +32,9 @@ std::vector<std::vector<DrawKey>> keys_of_ops(const Pipeline& pipeline, std::uin
   std::vector<std::vector<DrawKey>> keys;
   for (std::size_t i = 0; i < pipeline.ops().size(); ++i) {
     const std::optional<std::uint32_t> part = pipeline.part(i);
-    list_keys(*pipeline.ops()[i], part ? seed_of_part(seed, *part) : seed, pipeline.epochs_shared(i),
-              occurrences[part], keys.emplace_back());
+    const EpochGroups& groups = pipeline.epoch_groups(i);
+    list_keys(*pipeline.ops()[i], part ? seed_of_part(seed, *part) : seed,
+              groups.each_alone() ? nullptr : &groups, occurrences[part], keys.emplace_back());
   }
   return keys;
 }

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .._errors import InvalidArgument, invalid
+from .._options import integer
 
 Document = dict[str, Any]
 
@@ -65,6 +66,18 @@ def number_list(value: Any) -> Any:
 def filled(fill: Any, extra_fill: Any) -> Document:
     """`fill`, and `extra_fill` where it is given: a document without it is what it was before there was one."""
     return {"fill": plain(fill)} if extra_fill is None else {"fill": plain(fill), "extra_fill": plain(extra_fill)}
+
+
+def shared_epochs(epochs: int | Mapping[int, int]) -> int | list[int]:
+    """How many epochs share their random numbers; of a schedule pairs of the epoch from which on a number holds and that number.
+    Errors: InvalidArgument (what is no number of epochs; a schedule that says nothing of epoch 0)."""
+    name, what = "reuse_augmentation: epochs", "an integer of 1 or more, or a schedule of such, as {0: 5, 30: 2}"
+    if not isinstance(epochs, Mapping):
+        return integer(name, epochs, 1, what)
+    pairs = sorted((integer(name, begin, 0, what), integer(name, count, 1, what)) for begin, count in epochs.items())
+    if not pairs or pairs[0][0] != 0:
+        raise invalid(name, dict(epochs), "a schedule that begins with epoch 0, as {0: 5, 30: 2}")
+    return pairs[0][1] if len(pairs) == 1 else [number for pair in pairs for number in pair]
 
 
 def dump(document: Document) -> str:

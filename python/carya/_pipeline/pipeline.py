@@ -21,7 +21,7 @@ from .arrays import array_memory, arrays_document, file_arrays
 from .audio_ops import check_logarithm
 from .batch_functions import function_name
 from .dataset import attach_job, cache_dir, open_dataset
-from .document import Document, dump, plain
+from .document import Document, dump, plain, shared_epochs
 from .one_by_one import Delivered, after_taking, asked_by_torch, draws, frozen
 from .ops import Ops, for_masks
 from .order import OrderHints, described
@@ -509,11 +509,11 @@ class Pipeline(Functions, Ops):
             return self  # operations on samples of a dataset run as they are written
         return self._with(ops=(*self._ops, {"op": "barrier"}))
 
-    def reuse_augmentation(self, epochs: int) -> Self:
+    def reuse_augmentation(self, epochs: int | Mapping[int, int]) -> Self:
         """The operations before this place draw the same random numbers for a record in `epochs` epochs that follow each other.
 
         In epoch e they have the numbers of epoch e - e mod `epochs`; operations behind this place have those of e. So an augmentation
-        comes back `epochs` times, and what is behind differs all the same. It is part of the stream: of its bits, its fingerprint, and
+        comes back `epochs` times, and what is behind differs all the same. A schedule `{0: 5, 30: 2, 60: 1}` has groups of 5 epochs, from epoch 30 on of 2, and from 60 on each by itself. It is part of the stream: of its bits, its fingerprint, and
         states. What is before this place can be kept for so many epochs (`Loader(cache=)`). A substitute of `on_error="replace"` draws by its position too, which differs in each epoch. Once, before `batch`, and
         before the first Python function; with `epochs=1` it changes nothing.
 
@@ -540,8 +540,7 @@ class Pipeline(Functions, Ops):
             raise InvalidArgument(
                 "reuse_augmentation: comes after a Python function, whose random numbers are its own; call it before the first one"
             )
-        epochs = integer("reuse_augmentation: epochs", epochs, 1, "an integer of 1 or more")
-        return self._with(ops=(*self._ops, {"op": "reuse_augmentation", "epochs": epochs}))
+        return self._with(ops=(*self._ops, {"op": "reuse_augmentation", "epochs": shared_epochs(epochs)}))
 
     def _with_op(self, op: str, order: OrderHints, **parameters: Any) -> Self:
         if self._batch is not None:
