@@ -477,8 +477,8 @@ void Engine::let_go_quiet() {
   });
 }
 
-/// The maintenance thread writes what the decodes learned, and plans by measured costs, at most about once a second.
-/// Compute threads and reads never wait for it.
+/// The maintenance thread writes what the decodes learned, and plans by measured costs, at most about once a second but
+/// where a stream has just begun to choose what it keeps. Compute threads and reads never wait for it.
 void Engine::keep_loop() {
   become_engine_thread("carya-keep");
   MutexLock lock(mutex_);
@@ -512,8 +512,10 @@ bool Engine::is_asked() const {
 }
 
 bool Engine::is_urgent() const {
-  return stopping_ ||
-         std::ranges::any_of(streams_, [](const auto& stream) { return stream->parts().index->urgent(); });
+  return stopping_ || std::ranges::any_of(streams_, [](const auto& stream) {
+           const StreamParts& parts = stream->parts();
+           return parts.index->urgent() || (parts.cache && parts.cache->is_urgent());
+         });
 }
 
 std::vector<std::shared_ptr<DecodeIndex>> Engine::asked_indexes() const {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -51,5 +52,10 @@ ReadCost read_cost(std::span<const StoreFigures> stores, double core_price, doub
 Result<autotune::CacheInputs> cache_facts(const transforms::Pipeline& pipeline, const PlanProfile& profile,
                                           std::span<const std::size_t> order,
                                           std::span<const autotune::CachePoint> places, double record_bytes);
+
+/// Put what was measured of places that ran in the place of what the model says: bytes, fill_s and hit_s, where above 0. To
+/// fill other places is taken to be as much dearer than the model says as it was there.
+void take_measured(autotune::CacheInputs& facts,
+                   const std::map<autotune::CachePoint, autotune::CachePlace>& measured);
 
 }  // namespace carya::loader

@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/clock.h"
 #include "loader/plan/cache_places.h"
 #include "loader/plan/cache_report.h"
 #include "loader/plan/order_choice.h"
@@ -26,7 +25,6 @@ using Json = nlohmann::json;
 using Form = CacheOptions::Form;
 using Mode = CacheOptions::Mode;
 
-constexpr std::int64_t kLookEveryNs = 1'000'000'000;
 /// A place that was measured and does not pay is left; then others are tried, but not for ever.
 constexpr int kChangesMax = 4;
 /// What was left is not turned back to for so long unless that saves more. Source: as for workers (autotune/README.md).
@@ -188,10 +186,10 @@ bool StreamCache::ask() {
 }
 
 void StreamCache::look(const PlanProfile& known, const std::vector<std::size_t>& order, const Seen& seen) {
-  asked_ = false;
-  look_ns_ = monotonic_ns() + kLookEveryNs;
   drop_retired();
   const MutexLock lock(deciding_);
+  look_after(std::min(2 * gap_ns_.load(), kLookEveryNs));
+  asked_ = false;
   if (ended_) return;
   if (const auto kept = place()) {
     kept->samples->look();
@@ -429,14 +427,7 @@ void StreamCache::correct(autotune::CacheInputs& facts, const PlanProfile& known
     if (const TimedSamples& fills = kept->figures->fills; fills.timed() >= kTrustedSamples)
       here.fill_s = fills.mean_s();
   }
-  for (autotune::CachePlace& place : facts.places) {
-    if (const auto found = measured_.find(place.at); found != measured_.end()) {
-      if (found->second.bytes > 0) place.bytes = found->second.bytes;
-      if (found->second.hit_s > 0) place.hit_s = found->second.hit_s;
-      if (found->second.fill_s > 0) place.fill_s = found->second.fill_s;
-    }
-    place.fill_s = std::max(place.fill_s, facts.sample_s);  // unread, it is not worth its writing
-  }
+  take_measured(facts, measured_);
 }
 
 /// The memory for samples of a place where nobody keeps any: what is left, and what this stream would give back.
@@ -532,7 +523,10 @@ void StreamCache::turn_to(const std::optional<Held>& held) {
       next->fills_more = pays_more(facts_, facts_.places[*choice_.chosen.place]);
     }
   }
-  if (next || !held) ++changes_;
+  if (next || !held) {
+    ++changes_;
+    look_after(kLookSoonNs);
+  }
   left_ = now;
   left_ns_ = monotonic_ns();
   const MutexLock lock(placing_);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "autotune/cache/cache_choice.h"
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "loader/cache/cache_options.h"
 #include "loader/cache/folder_census.h"
@@ -75,8 +76,11 @@ class StreamCache {
   /// Whether samples of this epoch are worth keeping in memory: there is a later one.
   bool fills(std::uint64_t epoch) const { return !options_.epochs || epoch + 1 < *options_.epochs; }
 
-  /// Whether look() should be called; true once until it was, about once a second.
+  /// Whether look() should be called; true once until it was. That is soon at first and after a change, whose real costs
+  /// show with the next samples, and then once a second.
   bool ask();
+  /// Whether the look that was asked for is one of those that come soon.
+  bool is_urgent() const { return asked_ && gap_ns_ < kLookEveryNs; }
   /// Whether ask() was true since the last look(), or samples are kept, whose memory others may need.
   bool is_due() const {
     if (asked_) return true;
@@ -104,6 +108,9 @@ class StreamCache {
   std::string report() const;
 
  private:
+  /// How often it looks: soon at first and after a change, then less and less often.
+  static constexpr std::int64_t kLookSoonNs = 100'000'000, kLookEveryNs = 1'000'000'000;
+
   StreamCache(std::shared_ptr<const transforms::Pipeline> pipeline, const StreamCacheOptions& options);
   Status check_place() const REQUIRES(deciding_);
   std::string report_now() const REQUIRES(deciding_);
@@ -126,6 +133,10 @@ class StreamCache {
   void pay_filled(autotune::CacheInputs& facts) REQUIRES(deciding_);
   void measure_storages(const autotune::CacheInputs& facts) REQUIRES(deciding_);
   void turn_to(const std::optional<Held>& held) REQUIRES(deciding_);
+  void look_after(std::int64_t gap_ns) {
+    gap_ns_ = gap_ns;
+    look_ns_ = monotonic_ns() + gap_ns;
+  }
   void drop_retired();
   SharedSamplesKey key_of(const std::string& ops_name, std::span<const std::size_t> order,
                           const autotune::CachePoint& at, std::uint64_t epoch) const;
@@ -172,6 +183,8 @@ class StreamCache {
   std::atomic<std::uint64_t> epoch_{0};  // of which rows were listed last
   std::atomic<bool> asked_{false};
   std::atomic<std::int64_t> look_ns_{0};
+  std::atomic<std::int64_t> gap_ns_{kLookSoonNs /
+                                    2};  // before the next look; the first one is too early to decide
 };
 
 }  // namespace carya::loader

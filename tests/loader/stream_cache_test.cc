@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "loader/plan/cache_places.h"
 #include "short_memory.h"
@@ -238,6 +240,42 @@ TEST(StreamCache, AutoWaitsForMeasurementsAndKeepsWhatPays) {
   ASSERT_TRUE(cache->place());
   EXPECT_EQ(cache->place()->at.ops, 2U) << "behind the resize, at a fraction of the bytes";
   EXPECT_NE(cache->report().find("kept after resize"), std::string::npos);
+}
+
+TEST(StreamCache, ItLooksSoonAtFirstAndOnceASecondLater) {
+  const auto cache = made(options(Mode::kAuto));
+  const auto looks = [&] {
+    while (!cache->ask()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const bool urgent = cache->is_urgent();
+    cache->look({}, {0, 1, 2}, {.epoch = 0});
+    EXPECT_FALSE(cache->is_urgent()) << "nobody asked again";
+    return urgent;
+  };
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(looks()) << i;  // after 0.1, 0.2, 0.4 and 0.8 s
+  cache->look({}, {0, 1, 2}, {.epoch = 0});
+  EXPECT_FALSE(looks());
+  cache->look(measured(500), {0, 1, 2}, {.epoch = 0});
+  ASSERT_TRUE(cache->place()) << "what it turned to is looked at soon";
+  EXPECT_TRUE(looks());
+}
+
+TEST(StreamCache, WhatFillingOnePlaceTookIsExpectedOfTheOthers) {
+  autotune::CacheInputs facts{.sample_s = 1e-3};
+  facts.places = {
+      {.at = {1}, .fill_s = 2e-3, .hit_s = 5e-4, .bytes = 600},
+      {.at = {2}, .fill_s = 1e-3, .hit_s = 1e-4, .bytes = 200},
+      {.at = {.form = autotune::CacheForm::kRecords}, .fill_s = 4e-3, .hit_s = 1e-3, .bytes = 100}};
+  autotune::CacheInputs unmeasured = facts;
+  take_measured(unmeasured, {});
+  EXPECT_GT(unmeasured.places[0].fill_s, facts.places[0].fill_s) << "the model says too little";
+  EXPECT_EQ(unmeasured.places[2].fill_s, 4e-3);
+  EXPECT_EQ(unmeasured.places[0].hit_s, 5e-4);
+  take_measured(facts, {{{2}, {.at = {2}, .fill_s = 1.5e-3, .hit_s = 2e-4, .bytes = 210}}});
+  EXPECT_DOUBLE_EQ(facts.places[0].fill_s, 3e-3);
+  EXPECT_EQ(facts.places[1].fill_s, 1.5e-3);
+  EXPECT_EQ(facts.places[1].hit_s, 2e-4);
+  EXPECT_EQ(facts.places[1].bytes, 210);
+  EXPECT_EQ(facts.places[2].fill_s, 4e-3);
 }
 
 TEST(StreamCache, AutoKeepsNothingInTheLastEpoch) {
