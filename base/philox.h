@@ -82,8 +82,7 @@ class EpochGroups {
 /// The key of one op, and which epochs share its random numbers.
 struct DrawKey {
   Philox4x32::Key key{};
-  const EpochGroups* groups =
-      nullptr;  ///< of the pipeline, which outlives this; null: each epoch has its own
+  const EpochGroups* groups = nullptr;  ///< the pipeline's, which outlives this; null: each epoch is one
 
   SampleRng at(std::uint64_t epoch, std::uint64_t record, std::uint64_t occurrence) const {
     return {key, groups ? groups->first(epoch) : epoch, record, occurrence};

@@ -10,9 +10,9 @@ jobs of Python functions, by the CPU time of their processes: with no daemon, by
 jobs of a daemon, whose CPU time is parted among them as the time of their threads is. `--sweep`: equal jobs that share their
 batches (`Loader(share=)`): the daemon's CPU time beside that for one job in the same round, the median of nine; at most
 1.05 of it. `--paces`: such jobs which are slower than batches are made: at equal paces, of which at most 1.05 of what one
-takes is made, at paces of 1 : 2 : 4, and others of which one pauses, one dies and one comes late; each has the bits of a lone run, and
-waits for a batch 7 s at most, since who stands still is parted after 5. (Their CPU time beside one job's is shown and is no
-bar: trainers that compute beside it make the same work of the daemon dearer.) The exit status is 1 where a bar is missed.
+takes is made, at paces of 1 : 2 : 4, and others of which one pauses, one dies and one comes late; each has the bits of a lone
+run, and waits for a batch 7 s at most, since who stands still is parted after 5. (Their CPU time beside one job's is shown and
+is no bar: trainers that compute beside it make the same work of the daemon dearer.) The exit status is 1 where a bar is missed.
 """
 
 from __future__ import annotations

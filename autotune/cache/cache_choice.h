@@ -80,9 +80,8 @@ struct CacheInputs {
 struct CacheCost {
   std::optional<std::size_t> place{};  ///< index in CacheInputs::places; none: nothing is kept
   double share = 0;                    ///< of the records that are kept
-  double run_s = 0;  ///< CPU seconds per record, with what reading costs, over the epochs left
-  double later_s =
-      0;  ///< of these, in one epoch after the present one; with groups, in the mean of the present one
+  double run_s = 0;    ///< CPU seconds per record, with what reading costs, over the epochs left
+  double later_s = 0;  ///< of these, in one epoch after the present one; with groups, in the mean of one
   double written_bytes = 0;  ///< to files, per record, beyond what is there
   /// After so many epochs in all, or of a group, what filling cost is paid back; 0: filling costs nothing; none: never.
   std::optional<double> pays_back_epochs{};

@@ -186,10 +186,10 @@ bool StreamCache::ask() {
 }
 
 void StreamCache::look(const PlanProfile& known, const std::vector<std::size_t>& order, const Seen& seen) {
-  drop_retired();
-  const MutexLock lock(deciding_);
   look_after(std::min(2 * gap_ns_.load(), kLookEveryNs));
   asked_ = false;
+  drop_retired();
+  const MutexLock lock(deciding_);
   if (ended_) return;
   if (const auto kept = place()) {
     kept->samples->look();

@@ -183,8 +183,8 @@ class StreamCache {
   std::atomic<std::uint64_t> epoch_{0};  // of which rows were listed last
   std::atomic<bool> asked_{false};
   std::atomic<std::int64_t> look_ns_{0};
-  std::atomic<std::int64_t> gap_ns_{kLookSoonNs /
-                                    2};  // before the next look; the first one is too early to decide
+  /// Before the next look; the first one is too early to decide.
+  std::atomic<std::int64_t> gap_ns_{kLookSoonNs / 2};
 };
 
 }  // namespace carya::loader

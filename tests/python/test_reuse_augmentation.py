@@ -63,7 +63,8 @@ def test_a_schedule_has_groups_of_other_lengths(photos: Path) -> None:
     assert "reuse_augmentation(epochs={0: 2, 3: 2, 4: 1})" in repr(pipeline)
     assert started(photos).reuse_augmentation({0: 2}) == started(photos).reuse_augmentation(2)
     with carya.Loader(pipeline, epochs=6) as loader:
-        state = next(iter(loader)) is not None and loader.state_dict()
+        next(iter(loader))
+        state = loader.state_dict()
     with pytest.raises(carya.Error, match="pipeline"):
         carya.Loader(started(photos).reuse_augmentation(2).batch(4), epochs=6, state=state)
 

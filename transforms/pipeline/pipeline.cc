@@ -268,31 +268,28 @@ class PipelineParser {
     reuses_ = true;
     Params params(std::string(kReuse), given, "op");
     constexpr std::string_view kWhat =
-        "a number of epochs from 1, or pairs of the epoch from which on a number holds and that number, "
-        "ascending, the first "
-        "from 0";
-    const std::vector<std::int64_t> given_epochs =
-        params.integers("epochs", 1, 2 * kReusePartsMax, 0, kReuseMax, kWhat);
+        "a number of epochs from 1, or a schedule: pairs of an epoch, ascending from 0, and the number from "
+        "there on";
+    std::vector<std::int64_t> numbers = params.integers("epochs", 1, 2 * kReusePartsMax, 0, kReuseMax, kWhat);
+    TRY(params.fault());
+    const bool is_schedule = numbers.size() > 1;
+    std::string told = is_schedule ? "" : std::to_string(numbers[0]);
+    if (!is_schedule) {
+      params.set_canonical("epochs", Json(numbers[0]));
+      numbers.insert(numbers.begin(), 0);
+    }
     std::vector<EpochGroups::Part> parts;
-    std::string told;
-    if (given_epochs.size() == 1) {
-      parts.push_back({0, static_cast<std::uint64_t>(given_epochs[0])});
-      params.set_canonical("epochs", Json(given_epochs[0]));
-      told = std::to_string(given_epochs[0]);
+    bool good = numbers.size() % 2 == 0;
+    for (std::size_t i = 0; good && i < numbers.size(); i += 2) {
+      const std::int64_t from = numbers[i], epochs = numbers[i + 1];
+      good = epochs >= 1 && (i == 0 ? from == 0 : from > numbers[i - 2]);
+      parts.push_back({static_cast<std::uint64_t>(from), static_cast<std::uint64_t>(epochs)});
+      if (is_schedule) told += fmt::format("{}{}: {}", i == 0 ? "" : ", ", from, epochs);
     }
-    for (std::size_t i = 0; i + 1 < given_epochs.size(); i += 2) {
-      parts.push_back(
-          {static_cast<std::uint64_t>(given_epochs[i]), static_cast<std::uint64_t>(given_epochs[i + 1])});
-      told += fmt::format("{}{}: {}", i == 0 ? "{" : ", ", given_epochs[i], given_epochs[i + 1]);
-    }
-    bool good = given_epochs.size() == 1 || given_epochs.size() % 2 == 0;
-    for (std::size_t i = 0; i < parts.size(); ++i)
-      good =
-          good && parts[i].epochs >= 1 && (i == 0 ? parts[i].from == 0 : parts[i].from > parts[i - 1].from);
-    if (params.ok() && !good) params.reject("epochs", kWhat);
+    if (!good) params.reject("epochs", kWhat);
     TRY(params.finish());
     ops_json_ += Json(params.take_canonical()).text();
-    add_line(fmt::format("{}(epochs={}{})", kReuse, told, given_epochs.size() > 1 ? "}" : ""));
+    add_line(fmt::format("{}(epochs={})", kReuse, is_schedule ? "{" + told + "}" : told));
     pipeline_->reuse_ops_ = pipeline_->ops_.size();
     pipeline_->reuse_groups_ = EpochGroups(std::move(parts));
     return {};

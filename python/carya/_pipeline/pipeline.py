@@ -513,9 +513,11 @@ class Pipeline(Functions, Ops):
         """The operations before this place draw the same random numbers for a record in `epochs` epochs that follow each other.
 
         In epoch e they have the numbers of epoch e - e mod `epochs`; operations behind this place have those of e. So an augmentation
-        comes back `epochs` times, and what is behind differs all the same. A schedule `{0: 5, 30: 2, 60: 1}` has groups of 5 epochs, from epoch 30 on of 2, and from 60 on each by itself. It is part of the stream: of its bits, its fingerprint, and
-        states. What is before this place can be kept for so many epochs (`Loader(cache=)`). A substitute of `on_error="replace"` draws by its position too, which differs in each epoch. Once, before `batch`, and
-        before the first Python function; with `epochs=1` it changes nothing.
+        comes back `epochs` times, and what is behind differs all the same. A schedule `{0: 5, 30: 2, 60: 1}` has groups of 5 epochs,
+        from epoch 30 on of 2, and from 60 on each by itself. It is part of the stream: of its bits, its fingerprint, and states. What
+        is before this place can be kept for so many epochs (`Loader(cache=)`). A substitute of `on_error="replace"` draws by its
+        position too, which differs in each epoch. Once, before `batch`, and before the first Python function; with `epochs=1` it
+        changes nothing.
 
         >>> import carya
         >>> p = carya.image_folder("photos").decode_image().resize((40, 40)).random_horizontal_flip().reuse_augmentation(epochs=3)
