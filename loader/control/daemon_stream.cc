@@ -405,6 +405,8 @@ Attach attach_to_daemon(std::shared_ptr<const transforms::Pipeline> pipeline, co
     }
     // The kernel ended it for the memory of its user: made here, it would take what that limit is for.
     if (code == Code::kExhausted && found.error().sys_errno == EDQUOT) return found;
+    // Or it crashed while it worked for this pipeline: made here, that would end the trainer.
+    if (code == Code::kPermission && found.error().sys_errno == ENOTRECOVERABLE) return found;
     if (!options.embedded)
       return fail(Code::kClosed, fmt::format("loader: the daemon at {} was lost and could not be reached for "
                                              "{} s: {}; start it, then make a new Loader from the state",

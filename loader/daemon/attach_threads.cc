@@ -1,10 +1,15 @@
 #include "loader/daemon/attach_threads.h"
 
+#include <fmt/chrono.h>
+#include <fmt/core.h>
 #include <algorithm>
+#include <cerrno>
+#include <ctime>
 #include <system_error>
 #include <thread>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/mutex.h"
 
 namespace carya::loader {
@@ -14,10 +19,24 @@ constexpr std::uint32_t kRunningMax = 8;
 constexpr std::uint32_t kRunningPerProcess = 4;
 constexpr std::int64_t kProgressNs = 200'000'000;
 
+/// Why a job is refused whose pipeline ended the daemon before.
+Error crashed_before(const std::string& job, const Crash& crash, const std::string& path) {
+  const std::time_t until = crash.at_s + CrashNotes::kRecentS;
+  return {Code::kPermission,
+          fmt::format("caryad: job {}: the daemon ended by {} while it worked for this pipeline, and with it "
+                      "the streams of other "
+                      "jobs, so this one does not take it before {:%H:%M} UTC{}; please report it, and have "
+                      "it run in its own "
+                      "process (daemon=\"embedded\"), where it harms no other job",
+                      job, signal_name(crash.signal), fmt::gmtime(until),
+                      path.empty() ? "" : " unless " + path + " is removed and the daemon started again"),
+          ENOTRECOVERABLE};
+}
+
 }  // namespace
 
-AttachThreads::AttachThreads(JobTable& jobs, std::function<void()> wake)
-    : jobs_(jobs), wake_(std::move(wake)) {}
+AttachThreads::AttachThreads(JobTable& jobs, const CrashNotes* crashes, std::function<void()> wake)
+    : jobs_(jobs), crashes_(crashes), wake_(std::move(wake)) {}
 
 void AttachThreads::start(std::uint64_t connection, std::uint32_t request, std::shared_ptr<AttachCall> call) {
   const MutexLock lock(mutex_);
@@ -60,7 +79,11 @@ void AttachThreads::run(const Waiting& one) {
     }
     return goes_on(one.connection);
   };
-  auto attachment = jobs_.attach(*one.call, progress);
+  const std::uint64_t work = hash64(one.call->document->bytes());
+  const WorkFor blamed(work);
+  const auto crash = crashes_ == nullptr ? std::nullopt : crashes_->recent(work, std::time(nullptr));
+  auto attachment = crash ? std::unexpected(crashed_before(one.call->request.job, *crash, crashes_->path()))
+                          : jobs_.attach(*one.call, progress);
   const std::uint64_t pid = one.call->pid;
   const MutexLock lock(mutex_);
   news_.made.push_back({one.connection, one.request, std::move(attachment)});

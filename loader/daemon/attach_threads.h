@@ -12,12 +12,16 @@
 
 #include "base/mutex.h"
 #include "loader/daemon/job_table.h"
+#include "loader/host/crash_notes.h"
 
 namespace carya::loader {
 
 /// Attachments under way. Opening a dataset may take as long as a listing, so each attachment has a thread of its own
 /// and the serving thread never waits. At most 8 run at a time, at most 4 of them for one process: a process whose
-/// listings never end keeps nobody else from attaching. Threads: thread-safe.
+/// listings never end keeps nobody else from attaching.
+///
+/// The work of a job (WorkFor) is its pipeline's document. It is refused where an earlier daemon crashed while it worked
+/// for the same one. Threads: thread-safe.
 class AttachThreads {
  public:
   /// An attachment that has ended.
@@ -36,8 +40,8 @@ class AttachThreads {
     std::vector<Listed> listed;
   };
 
-  /// `wake` is called from any thread when take() has something to give. Both must outlive stop().
-  AttachThreads(JobTable& jobs, std::function<void()> wake);
+  /// `wake` is called from any thread when take() has something to give. All must outlive stop(). `crashes` may be null.
+  AttachThreads(JobTable& jobs, const CrashNotes* crashes, std::function<void()> wake);
   ~AttachThreads() { stop(); }
 
   /// Attach when a thread is free. take() gives the result, also where no thread could be started.
@@ -59,6 +63,7 @@ class AttachThreads {
   void start_waiting() REQUIRES(mutex_);
 
   JobTable& jobs_;
+  const CrashNotes* const crashes_;
   const std::function<void()> wake_;
   std::atomic<bool> stop_{false};
   Mutex mutex_;

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <thread>
 #include <utility>
@@ -23,6 +24,7 @@
 #include "loader/daemon/settings.h"
 #include "loader/daemon/users_page.h"
 #include "loader/host/accounts.h"
+#include "loader/host/crash_notes.h"
 #include "loader/host/host.h"
 #include "loader/program/event_field.h"
 #include "loader/program/event_log.h"
@@ -185,10 +187,31 @@ void run(Program& program, const std::string& socket, Serving& serving) {
   program.log.write(LogLevel::kInfo, "ended");
 }
 
+/// What earlier daemons of this socket left, or of this user, where one of all users keeps it. It works without.
+std::shared_ptr<CrashNotes> crash_notes(Program& program, const Settings& settings) {
+  const std::string version = CARYA_VERSION;
+  auto notes = program.arguments.handed ? CrashNotes::read(UniqueFd(kNotesFd), version)
+                                        : CrashNotes::open(settings.socket + ".crashes", version);
+  if (!notes) {
+    program.log.write(LogLevel::kWarning,
+                      "a crash will not be known to the next daemon" + field("why", notes.error().message));
+    return nullptr;
+  }
+  for (const Crash& crash : (*notes)->all())
+    if (std::time(nullptr) - crash.at_s <= CrashNotes::kRecentS)
+      program.log.write(LogLevel::kError,
+                        "an earlier daemon crashed" + field("by", signal_name(crash.signal)) +
+                            field("seconds_ago", std::time(nullptr) - crash.at_s) +
+                            (crash.work == 0 ? "" : "; the job that it worked for is refused for an hour"));
+  (*notes)->catch_crashes();
+  return *notes;
+}
+
 int serve_one_user(Program& program, const Settings& settings, UniqueFd listening) {
   UniqueFd handed(program.arguments.handed ? kHandedFd : -1);
   io::StoreClient::forbid_own();
   if (handed) prctl(PR_SET_NAME, "caryad");  // which was started by its descriptor
+  auto crashes = crash_notes(program, settings);
   auto made = Server::create(
       {.socket = settings.socket,
        .listening = std::move(listening),
@@ -202,6 +225,7 @@ int serve_one_user(Program& program, const Settings& settings, UniqueFd listenin
        // Copies of secrets lie in libcurl's memory too: from then on no core is written, and no debugger looks in.
        .before_secrets = [] { prctl(PR_SET_DUMPABLE, 0); },
        .version = "caryad " CARYA_VERSION,
+       .crashes = std::move(crashes),
        .log = program.log_lines(),
        .last_lines = [&program](std::uint64_t count) { return program.log.last_lines(count); }});
   if (!made) return std::min(say(made.error()), 1);

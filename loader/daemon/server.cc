@@ -55,7 +55,7 @@ Server::Server(ServerOptions options, Poller poller)
       jobs_(options_.limits, options_.log),
       started_ns_(monotonic_ns()),
       poller_(std::move(poller)),
-      attachments_(jobs_, [this] { poller_.wake(); }) {}
+      attachments_(jobs_, options_.crashes.get(), [this] { poller_.wake(); }) {}
 
 Result<std::unique_ptr<Server>> Server::create(ServerOptions options) {
   ASSIGN(Poller poller, Poller::create("caryad"));

@@ -31,6 +31,7 @@ struct ServerOptions {
   std::function<void()> alive{};
   std::function<void()> before_secrets{};  ///< called before a client's credentials are taken; may be empty
   std::string version = "caryad";
+  std::shared_ptr<const CrashNotes> crashes{};  ///< of earlier daemons; null: nobody is refused for them
   Log log;
   std::function<std::vector<std::string>(std::uint64_t)> last_lines;  ///< of the log
 };

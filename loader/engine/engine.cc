@@ -16,6 +16,7 @@
 #include "io/http/http_engine.h"
 #include "loader/engine/engine_thread.h"
 #include "loader/engine/thread_clock.h"
+#include "loader/host/crash_notes.h"
 #include "loader/host/leak.h"
 #include "loader/stream/executor.h"
 
@@ -424,7 +425,10 @@ void Engine::compute_loop() {
     task.scratch->transforms.set_bands(&crew);
     const std::int64_t helped_ns = crew.helped_ns();
     clock.begin();
-    task.stream->compute(*task.chunk, *task.scratch);
+    {
+      const WorkFor work(task.stream->parts().work);
+      task.stream->compute(*task.chunk, *task.scratch);
+    }
     task.took = clock.end(crew.helped_ns() - helped_ns);
     task.scratch->transforms.set_bands(nullptr);
   }

@@ -25,6 +25,7 @@ void relax() {
 SignalsBlocked::SignalsBlocked() {
   sigset_t all;
   sigfillset(&all);
+  for (const int crash : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) sigdelset(&all, crash);
   pthread_sigmask(SIG_BLOCK, &all, &before_);
 }
 

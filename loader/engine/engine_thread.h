@@ -6,7 +6,8 @@
 
 namespace carya::loader {
 
-/// Blocks all signals while it lives, so that threads made meanwhile start with signals blocked.
+/// Blocks all signals while it lives, but those of a crash, so that threads made meanwhile start with them blocked. A thread
+/// that crashes with its signal blocked ends the process without its handler.
 class SignalsBlocked {
  public:
   SignalsBlocked();

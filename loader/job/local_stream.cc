@@ -10,6 +10,7 @@
 #include "io/files/source_folder.h"
 #include "io/http/store_access.h"
 #include "io/read/remote_storage.h"
+#include "loader/host/crash_notes.h"
 #include "loader/host/host.h"
 #include "loader/host/leak.h"
 #include "loader/overflow/placement_loop.h"
@@ -185,7 +186,8 @@ Result<std::shared_ptr<LocalStream>> LocalStream::create(std::shared_ptr<const t
        .cached_reads = stream->cached_reads_,
        .plan_chooser = std::move(given.plan_chooser),
        .cache = stream->cache_,
-       .stores = stream->stores_},
+       .stores = stream->stores_,
+       .work = WorkFor::current()},
       std::move(plan), stream->engine_->pool(),
       {.shape = stream->shape_,
        .seed = stream->seed_,

@@ -51,6 +51,7 @@ struct StreamParts {
   PlanChooser plan_chooser{};                    ///< none: the planner chooses the plan
   std::shared_ptr<StreamCache> cache{};          ///< null: no samples are kept for later epochs
   std::shared_ptr<const StoreSources> stores{};  ///< null: no record is behind a URL
+  std::uint64_t work = 0;  ///< a thread that crashes while it works for the stream says so (WorkFor)
 };
 
 /// Figures for stats().

@@ -40,12 +40,13 @@ struct Start {
   int program;           // by descriptor: the user need not reach it by its path
   const Rights* rights;  // null: this process's own
   int handed;
+  int notes;    // -1: none
   int nothing;  // /dev/null: its log is in its memory, and no stream is shared with other users
   const std::vector<UniqueFd>* groups;
   rlimit descriptors{};
 };
 
-constexpr int kProgramFd = kHandedFd + 1;
+constexpr int kProgramFd = kNotesFd + 1;
 
 /// First all that is this process's is given away, then its rights: from then on the user may stop and look at it.
 [[noreturn]] void become(const Start& start) {
@@ -56,12 +57,14 @@ constexpr int kProgramFd = kHandedFd + 1;
   umask(022);
   // Above those that they become, so that none is written over.
   const int handed = fcntl(start.handed, F_DUPFD, kProgramFd + 1);
+  const int notes = start.notes < 0 ? start.nothing : fcntl(start.notes, F_DUPFD, kProgramFd + 1);
   const int program = fcntl(start.program, F_DUPFD, kProgramFd + 1);
   const int nothing = fcntl(start.nothing, F_DUPFD, kProgramFd + 1);
-  if (handed < 0 || program < 0 || nothing < 0) _exit(126);
+  if (handed < 0 || notes < 0 || program < 0 || nothing < 0) _exit(126);
   for (int fd = 0; fd < kHandedFd; ++fd)
     if (dup2(nothing, fd) < 0) _exit(126);
-  if (dup2(handed, kHandedFd) < 0 || dup3(program, kProgramFd, O_CLOEXEC) < 0) _exit(126);
+  if (dup2(handed, kHandedFd) < 0 || dup2(notes, kNotesFd) < 0 || dup3(program, kProgramFd, O_CLOEXEC) < 0)
+    _exit(126);
   syscall(SYS_close_range, kProgramFd + 1, ~0U, 0);
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || chdir("/") != 0) _exit(126);
   if (start.rights != nullptr && take_rights(*start.rights) != 0) _exit(126);
@@ -87,6 +90,7 @@ Result<StartedProcess> start_process(const StartOptions& options, int handed) {
                     .program = program.get(),
                     .rights = options.rights == own_rights() ? nullptr : &options.rights,
                     .handed = handed,
+                    .notes = options.notes,
                     .nothing = nothing.get(),
                     .groups = &options.groups,
                     .descriptors = {options.descriptors, options.descriptors}};

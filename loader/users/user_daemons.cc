@@ -1,5 +1,7 @@
 #include "loader/users/user_daemons.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -18,6 +20,7 @@
 #include "loader/control/channel.h"
 #include "loader/control/documents.h"
 #include "loader/control/listening.h"
+#include "loader/host/crash_notes.h"
 #include "loader/program/event_field.h"
 
 namespace carya::loader {
@@ -280,7 +283,8 @@ UserDaemons::Allowance& UserDaemons::allowance_of(uid_t user) {
   std::erase_if(allowances_, [&](const auto& one) {
     return one.first != user && full(one.second) >= kStartsMax &&
            now_ns - one.second.refused_ns > kSecondNs && one.second.killed == 0 &&
-           now_ns - one.second.memory_ns >= kMemoryPauseNs;
+           now_ns - one.second.memory_ns >= kMemoryPauseNs &&
+           (one.second.crashed_ns == 0 || now_ns - one.second.crashed_ns > CrashNotes::kRecentS * kSecondNs);
   });
   Allowance& own =
       allowances_.try_emplace(user, Allowance{.starts = kStartsMax, .since_ns = now_ns}).first->second;
@@ -308,7 +312,8 @@ Result<UserDaemons::Daemon*> UserDaemons::start(const Rights& rights) {
          start_process({.command = options_.command,
                         .rights = rights,
                         .groups = groups_of(rights.uid),
-                        .descriptors = options_.rules.share_of(rights.uid).descriptors},
+                        .descriptors = options_.rules.share_of(rights.uid).descriptors,
+                        .notes = notes_of(rights.uid)},
                        theirs.get()));
   if (Status watched = poller_.watch(process.process.get(), daemon->tag); !watched) {
     end_process(process);
@@ -333,6 +338,18 @@ std::vector<UniqueFd> UserDaemons::groups_of(uid_t user) {
     options_.log(LogLevel::kWarning, "weight and memory of a user are not kept" + field("uid", user) +
                                          field("why", processes.error().message));
   return {};
+}
+
+/// Its size cannot be changed: a user fills no memory of this process. Without one a crash is not known to the next daemon.
+int UserDaemons::notes_of(uid_t user) {
+  UniqueFd& notes = allowance_of(user).notes;
+  if (!notes) {
+    notes.reset(memfd_create("carya-crashes", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (notes && (ftruncate(notes.get(), CrashNotes::kBytes) != 0 ||
+                  fcntl(notes.get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) != 0))
+      notes.reset();
+  }
+  return notes ? notes.get() : -1;
 }
 
 /// Limits of memory are of no use without a controller, which is to be known.
@@ -448,6 +465,7 @@ void UserDaemons::reap(std::uint64_t tag) {
     groups_->remove(std::to_string(uid));
     allowance_of(uid).killed = groups_->killed(std::to_string(uid));
   }
+  if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL) allowance_of(uid).crashed_ns = monotonic_ns();
   const bool well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
   options_.log(well ? LogLevel::kInfo : LogLevel::kWarning,
                "ended" + field("uid", uid) + field("pid", daemon->pid) +
