@@ -129,6 +129,7 @@ class World:
     def start_worker(self, number: int) -> None:
         machine = self.machines.workers[number]
         program = (_programs.program("carya-worker"), "--listen", f"0.0.0.0:{PORT}", "--insecure", "--threads", "1")
+        program += ("--op", self.pipeline["burn"]) if "burn" in self.pipeline else ()
         self.workers[number] = subprocess.Popen(machine.inside(*program), stderr=subprocess.DEVNULL)
 
     def kill_worker(self, number: int) -> None:

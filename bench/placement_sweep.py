@@ -8,6 +8,9 @@ The cost per sample must be at most 1.03 of the best's, the model's rate within 
 measured within 8 s of the start. "choice" is the cost of the chosen number by the same measurements as the best's, without
 what differs from run to run. Shares of the CPU are scaled so that together they fit into the machine: what is unlike stays
 so. Needs what overflow.py needs.
+
+With --steady, photos of 64 pixels go through operations that take 1.2 ms of CPU time, however fast the core is meanwhile:
+on a machine whose cores are now fast and now slow, what is compared is the decision and not the weather.
 """
 
 from __future__ import annotations
@@ -22,7 +25,22 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from overflow import STALL_MAX, Bench, Result, World, answer, cost, machines, rate_and_stall, watch
+from overflow import (
+    STALL_MAX,
+    Bench,
+    Options,
+    Result,
+    World,
+    answer,
+    cost,
+    find_photos,
+    machines,
+    rate_and_stall,
+    watch,
+)
+from PIL import Image
+
+import carya
 
 # Shares of a core of the host and of its workers.
 WORLDS: dict[str, tuple[float, list[float]]] = {
@@ -37,6 +55,44 @@ DEMANDS = (0.5, 1.0, 1.6, 2.5, 4.0, 0.0)  # of the trainer, in what the host mak
 ROWS = 32  # of a batch
 ROUNDS = 3  # of measurements of fixed placements
 WITHIN, MODEL_WITHIN, FIRST_S = 1.03, 0.1, 8.0
+
+BURN = r"""
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include "carya_op.h"
+
+static long long thread_ns() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+static int plan(const char* parameters, const carya_tensor* in, carya_tensor* out, void** state, char*) {
+  *out = *in;
+  if (state != nullptr) {
+    auto* ns = static_cast<long long*>(std::malloc(sizeof(long long)));
+    *ns = 1000LL * std::atoi(std::strstr(parameters, "\"us\":") + 5);
+    *state = ns;
+  }
+  return 0;
+}
+
+static int run(const void* state, const carya_tensor* in, const void* from, const carya_tensor*, void* to,
+               carya_random*, char*) {
+  const long long until = thread_ns() + *static_cast<const long long*>(state);
+  long count = 1;
+  for (int i = 0; i < in->dimensions; ++i) count *= in->shape[i];
+  std::memcpy(to, from, static_cast<std::size_t>(count));
+  while (thread_ns() < until) {
+  }
+  return 0;
+}
+
+static const carya_op kBurn = {CARYA_OP_INTERFACE, "burn", 1, 0, CARYA_OP_DIGEST, plan, run, std::free};
+
+extern "C" const carya_op* carya_op_entry() { return &kBurn; }
+"""
 
 
 @dataclass
@@ -124,12 +180,33 @@ def judge(row: Row, rates: list[float]) -> None:
     row.best_cost, row.choice_cost = costs[row.best_workers], costs[row.workers]
 
 
-def sweep(name: str, bench: Bench, demands: list[float], base: Path) -> list[Row]:
+class SweepBench(Bench):
+    """With the pipeline of all rows."""
+
+    def __init__(self, options: argparse.Namespace, scratch: Path) -> None:
+        self.pipeline: dict[str, Any] = {"colors": True}
+        if options.steady:
+            self.pipeline = {"side": 64, "burn": self._burn(scratch)}
+            photos = find_photos(Options(smoke=options.smoke, data=options.data), scratch)
+            options.data = str(small := scratch / "small")
+            small.mkdir()
+            for number, path in enumerate(photos):
+                Image.open(path).convert("RGB").resize((64, 64)).save(small / f"{number:06}.jpg")
+        super().__init__(options, scratch)
+
+    @staticmethod
+    def _burn(scratch: Path) -> str:
+        source = scratch / "burn.cc"
+        source.write_text(BURN)
+        return str(carya.op("burn", sources=[str(source)]).path)
+
+
+def sweep(name: str, bench: SweepBench, demands: list[float], base: Path) -> list[Row]:
     """All trainers in one world."""
     host, workers = WORLDS[name]
     rows = []
     result = Result(name, same_bits=True, once=True)
-    with World(bench, workers=len(workers), cores=list(workers), host_cores=host, colors=True) as world:
+    with World(bench, workers=len(workers), cores=list(workers), host_cores=host, **bench.pipeline) as world:
         alone = world.fixed(bench.hold_s, result, "local", 0.0)[0]
         caps: dict[int, list[float]] = {}  # by cut
         for demand in demands:
@@ -186,6 +263,7 @@ def main() -> int:
     )
     parser.add_argument("--seconds", type=float, default=25, help="to wait for a decision at most (default 25)")
     parser.add_argument("--hold", type=float, default=8, help="seconds that rates are taken over (default 8)")
+    parser.add_argument("--steady", action="store_true", help="operations that take a fixed CPU time, see above")
     parser.add_argument("--data", help="a folder of JPEGs (default: those of $CARYA_TEST_DATA)")
     parser.add_argument("--smoke", action="store_true", help="one row for seconds; its figures mean nothing")
     options = parser.parse_args()
@@ -197,7 +275,7 @@ def main() -> int:
     demands = options.demand or ([1.6] if options.smoke else list(DEMANDS))
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
-        bench = Bench(options, Path(scratch))
+        bench = SweepBench(options, Path(scratch))
         if not options.smoke:
             bench.hold_s = options.hold
         base = Path(scratch) / "cache"

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -183,6 +184,27 @@ def test_threads_that_share_an_iterator_share_its_batches() -> None:
                 thread.join()
             assert sorted(record for into in taken for record in into) == list(range(400))
         assert loader.state_dict()["epoch"] == 2
+
+
+def test_threads_that_wait_for_the_same_iterator_get_a_batch_each() -> None:
+    with carya.Loader(numbers(400, batch_size=2), slots=4) as loader:
+        stream = iter(loader)
+        held = [next(stream) for _ in range(4)]  # so that all that ask now wait inside of the iterator
+        taken: list[list[int]] = []
+        threads = [threading.Thread(target=lambda: taken.append(next(stream).records.tolist())) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.3)
+        assert not taken
+        expected = [batch.records.tolist() for batch in held]
+        held.clear()
+        for thread in threads:
+            thread.join()
+        with carya.Loader(numbers(400, batch_size=2)) as other:
+            alone = [batch.records.tolist() for batch in other]
+        assert expected == alone[:4]
+        assert sorted(taken) == sorted(alone[4:8])
+        assert next(stream).records.tolist() == alone[8]
 
 
 def test_unpacking_a_batch_is_refused() -> None:

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from daemons import until
 from streams import numbers, records
 
 import carya
@@ -35,6 +36,10 @@ def run(code: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
         timeout=timeout,
         check=False,
     )
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def engine_threads() -> int:
@@ -171,6 +176,26 @@ def test_ctrl_c_ends_a_wait_at_once() -> None:
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=300)
     assert (out, err, child.returncode) == ("interrupted\n", "", 0)
+
+
+def test_a_trainer_that_is_terminated_ends_at_once_and_leaves_nothing() -> None:
+    code = START + textwrap.dedent("""
+    loader = carya.Loader(pipeline().map_batches(dict), slots=2, threads=2)
+    iterator = iter(loader)
+    held = [next(iterator), next(iterator)]
+    print("waiting", flush=True)
+    next(iterator)
+    """)
+    before = set(os.listdir("/dev/shm"))
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "waiting\n"
+        own = children(child.pid)
+        assert own  # the processes of the function
+        child.terminate()
+        assert child.wait(60) == -signal.SIGTERM
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in own))
+    assert set(os.listdir("/dev/shm")) <= before
 
 
 def test_a_collected_loader_stops_its_engine() -> None:

@@ -76,8 +76,8 @@ def open_folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def photo(path: Path, seed: int) -> Path:
-    Image.fromarray(picture(seed, 20, 24)).save(path)
+def photo(path: Path, seed: int, side: int = 20) -> Path:
+    Image.fromarray(picture(seed, side, side + 4)).save(path)
     return path
 
 
@@ -183,6 +183,40 @@ def test_row_50_a_cache_that_takes_nothing_is_said_in_the_log(open_folder: Path)
     assert "; make room in it, or give CARYA_CACHE_DIR a folder that this user can write" in said_once
 
 
+def in_other_mounts(changes: str, code: str, **env: str) -> str:
+    """The same of a process that sees other file systems: `changes` are commands of a shell."""
+    if not IS_ROOT or not shutil.which("unshare"):
+        pytest.skip("needs root and unshare, for mounts of its own")
+    shell = f'set -e; {changes}; exec {sys.executable} -c "$CODE"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", shell],
+        capture_output=True, text=True, timeout=300, check=False,
+        env={**os.environ, "CODE": HEAD + textwrap.dedent(code), **env},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_row_50_a_disk_that_is_full_is_said_once_and_costs_no_batch(open_folder: Path) -> None:
+    paths = [str(photo(open_folder / f"{number}.jpg", number, side=1024)) for number in range(8)]
+    cache = open_folder / "cache"
+    cache.mkdir()
+    lines = in_other_mounts(
+        f"mount -t tmpfs -o size=64k none {cache}; head -c 60k /dev/zero > {cache}/full",
+        f"""
+        chain = carya.files({paths!r}).decode_image().random_resized_crop(8).batch(4)
+        for _ in range(2):
+            with carya.Loader(chain, daemon="embedded", decode_index=8) as loader:
+                print(sum(len(batch["image"]) for epoch in range(2) for batch in loader))
+        """,
+        CARYA_CACHE_DIR=str(cache),
+    ).splitlines()
+    assert [line for line in lines if line.isdecimal()] == ["16", "16"], lines
+    (said_once,) = [line for line in lines if not line.isdecimal()]
+    assert "No space left on device" in said_once
+    assert "make room in it, or give CARYA_CACHE_DIR a folder that this user can write" in said_once
+
+
 def test_row_51_too_few_open_files_are_said_as_what_they_are() -> None:
     out = run("""
         chain = carya.arrays({"x": np.arange(64)}).batch(4)
@@ -254,6 +288,29 @@ def test_row_53_nothing_that_can_be_written(open_folder: Path) -> None:
     if IS_ROOT:  # then the process is another user's, who may not make /nowhere
         assert lines[0].startswith("WARNING no cache: /nowhere/.cache/carya: "), lines
         assert lines[0].endswith("give CARYA_CACHE_DIR a folder that this user can write")
+
+
+def test_row_53_a_root_that_is_read_only_without_proc_sys_and_shared_memory(open_folder: Path) -> None:
+    paths = [str(photo(open_folder / f"{number}.jpg", number)) for number in range(3)]
+    lines = in_other_mounts(
+        "mount --make-rprivate /; umount -l /dev/shm 2>/dev/null || true; mount -o remount,bind,ro /; "
+        "mount -t tmpfs -o ro none /sys; mount -t tmpfs -o ro none /proc",
+        f"""
+        assert not os.listdir("/proc") and not os.listdir("/sys")
+        try:
+            open("/anything", "w")
+        except OSError as error:
+            assert error.errno == 30, error
+        with carya.Loader(carya.files({paths!r}).decode_image().resize((8, 8)).batch(3), epochs=1) as loader:
+            print(sum(len(batch["image"]) for batch in loader))
+        """,
+        HOME="/nowhere",
+        CARYA_CACHE_DIR="/nowhere/cache",
+        CARYA_DAEMON_SOCKET="",
+    ).splitlines()
+    assert lines[-1] == "3", lines
+    (said_once,) = lines[:-1]
+    assert said_once.startswith("WARNING no cache: /nowhere/cache: "), lines
 
 
 def test_row_54_a_memory_limit_is_told_in_units_with_what_is_left() -> None:

@@ -23,12 +23,17 @@ EVERY_S = 0.25  # between two lines
 
 
 def pipeline(
-    photos: list[str], side: int = 224, batch_size: int = 32, floats: bool = False, colors: bool = False
+    photos: list[str], side: int = 224, batch_size: int = 32, floats: bool = False, colors: bool = False, burn: str = ""
 ) -> carya.Pipeline:
-    """Pictures of side x side, uint8 or normalized float32; with jitter and blur a sample takes several times as long."""
+    """Pictures of side x side, uint8 or normalized float32; with jitter and blur a sample takes several times as long.
+
+    `burn`: the library of an operation that takes just so much CPU time, 0.4 and 0.8 ms of which a sample takes then.
+    """
     chain = carya.files(photos).shuffle(seed=11).decode_image().random_resized_crop(side).random_horizontal_flip()
     if colors:
         chain = chain.color_jitter(0.4, 0.4, 0.4, 0.1).gaussian_blur(9)
+    for us in (400, 800) if burn else ():
+        chain = chain.op(carya.op("burn", library=burn)(us=us))
     if floats:
         chain = chain.normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
     return chain.batch(batch_size)
