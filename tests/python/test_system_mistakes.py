@@ -22,6 +22,7 @@ from daemons import until
 from PIL import Image
 from said import said
 from streams import numbers, records
+from test_daemon_namespaces import namespaces
 
 import carya
 from carya import _core, _programs
@@ -185,8 +186,8 @@ def test_row_50_a_cache_that_takes_nothing_is_said_in_the_log(open_folder: Path)
 
 def in_other_mounts(changes: str, code: str, **env: str) -> str:
     """The same of a process that sees other file systems: `changes` are commands of a shell."""
-    if not IS_ROOT or not shutil.which("unshare"):
-        pytest.skip("needs root and unshare, for mounts of its own")
+    if why := namespaces():
+        pytest.skip(why)
     shell = f'set -e; {changes}; exec {sys.executable} -c "$CODE"'
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", shell],
