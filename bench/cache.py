@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Samples kept in memory: what do photos cost with room for a part of them, over one, two and ten epochs?
+"""Samples kept in memory: what does an epoch of hits cost, in each form, and a first batch out of a full folder?
 
-Ceilings: an epoch without a cache where one epoch is all there is; with room for all, the operations behind the place
-alone, as they were timed on the same bytes in the same run; for packed coefficients 1.5 times as fast as the JPEG with
-its index, both in memory; 150 ms from a new loader to its first batch where a folder has all. CPU time of the process per sample, of whole runs with one thread, the page cache warm, each
-configuration in turns with all others. Run: `--data FOLDER` with JPEGs, `--rounds N`,
-`--smoke` for a second; the last line is JSON.
+Ceilings: the operations behind the place alone, as they were timed on the same bytes in the same run; for packed coefficients
+1.5 times as fast as the JPEG with its index, both in memory; 150 ms from a new loader to its first batch where a folder has all.
+CPU time of the process per sample, with one thread, the page cache warm, each configuration in turns with all others. What is
+worth keeping over capacities, epochs and storages: `carya bench cache`. Run: `--data FOLDER` with JPEGs, `--rounds N`, `--smoke`
+for a second; the last line is JSON.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -24,9 +23,6 @@ from carya import _core
 from carya._bench.measure import cached_in, median
 from carya._bench.photos import find_photos, warm
 from carya._bench.report import Options
-
-SHARES = (0.0, 0.1, 0.25, 0.5, 1.0)
-EPOCHS = (1, 2, 10)
 
 
 def pipelines(paths: list[str]) -> dict[str, Any]:
@@ -42,26 +38,22 @@ def pipelines(paths: list[str]) -> dict[str, Any]:
     }
 
 
-def run(pipeline: Any, epochs: int, cache: Any) -> tuple[float, dict[str, Any]]:
-    """CPU microseconds per sample of a whole run, and what the loader says of its cache."""
-    with carya.Loader(pipeline, epochs=epochs, threads=1, daemon="embedded", cache=cache) as loader:
-        begun, samples = time.process_time(), 0
-        for _ in range(epochs):
-            samples += sum(len(batch.records) for batch in loader)
-        taken = time.process_time() - begun
-        return taken / samples * 1e6, loader.stats()["cache"] or {}
-
-
-def last_epochs(pipeline: Any, size: int) -> tuple[float, float]:
+def hits(pipeline: Any) -> dict[str, float]:
     """With room for all: CPU microseconds per sample once all are kept, and of the operations behind the place alone."""
-    with carya.Loader(pipeline, threads=1, daemon="embedded", cache={"memory": size}) as loader:
+    with carya.Loader(pipeline, threads=1, daemon="embedded", cache={"memory": "80%"}) as loader:
         for _ in range(2):
             for _ in loader:
                 pass
         begun, samples = time.process_time(), 0
         for _ in range(3):
             samples += sum(len(batch.records) for batch in loader)
-        return (time.process_time() - begun) / samples * 1e6, loader.stats()["cache"]["hit_us"]
+        whole, told = (time.process_time() - begun) / samples * 1e6, loader.stats()["cache"]
+        return {
+            "kept_bytes": told["bytes"],
+            "all_kept_us": whole,
+            "behind_us": told["hit_us"],
+            "of_bare": told["hit_us"] / whole,
+        }
 
 
 def forms(pipeline: Any, rounds: int) -> dict[str, Any]:
@@ -109,27 +101,6 @@ def epoch(loader: carya.Loader) -> float:
     return (time.process_time() - begun) / samples * 1e6
 
 
-def measure(pipeline: Any, rounds: int, epochs: tuple[int, ...]) -> dict[str, Any]:
-    size = run(pipeline, 2, {"memory": "80%"})[1]["bytes"]
-    cells: dict[tuple[int, str], list[float]] = {}
-    for _ in range(rounds):
-        for count in epochs:
-            for share in SHARES:
-                cache = {"memory": int(size * share * 1.01)} if share else "off"
-                cells.setdefault((count, f"{share:.0%}"), []).append(run(pipeline, count, cache)[0])
-            cells.setdefault((count, "auto"), []).append(run(pipeline, count, "auto")[0])
-    whole, behind = last_epochs(pipeline, 2 * size)
-    return {
-        "kept_bytes": size,
-        "us_per_sample": {
-            str(count): {name: median(took) for (of, name), took in cells.items() if of == count} for count in epochs
-        },
-        "all_kept_us": whole,
-        "behind_us": behind,
-        "of_bare": behind / whole,
-    }
-
-
 def first_batch(pipeline: Any, rounds: int) -> dict[str, float]:
     """From a new loader to its first batch, in ms, with a folder that has all samples and of which nothing is in the page
     cache; and of later loaders, when it is."""
@@ -142,11 +113,11 @@ def first_batch(pipeline: Any, rounds: int) -> dict[str, float]:
                 next(iter(loader))
                 return (time.perf_counter() - begun) * 1e3
 
-        hits = samples = 0
-        while hits < samples or samples == 0:
+        found = samples = 0
+        while found < samples or samples == 0:
             with carya.Loader(pipeline, threads=1, epochs=1, daemon="embedded", cache=cache) as loader:
                 samples = sum(len(batch.records) for batch in loader)
-                hits = loader.stats()["cache"]["files"][0]["hits"]
+                found = loader.stats()["cache"]["files"][0]["hits"]
         cold = []
         for _ in range(rounds):
             for path in Path(tier).rglob("*.segment"):
@@ -163,24 +134,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--smoke", action="store_true")
     given = parser.parse_args()
-    report = {}
+    report: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder, cached_in(folder):
         paths = find_photos(Options(data=given.data, smoke=given.smoke), Path(folder))
         warm(paths)
         _core.complete_index(carya.files(paths).open(), decode_index="8", cache_dir=folder, threads=0)
         for name, pipeline in pipelines(paths).items():
-            report[name] = found = measure(
-                pipeline, 1 if given.smoke else given.rounds, (2,) if given.smoke else EPOCHS
-            )
-            print(f"{name}: {found['kept_bytes'] / len(paths) / 1e3:,.0f} KB kept per photo, of {len(paths)} photos")
-            for count, row in found["us_per_sample"].items():
-                line = "  ".join(f"{key} {value:,.0f} ({row['0%'] / value:.2f} x)" for key, value in row.items())
-                print(f"  {count:>2} epochs, us per sample: {line}")
+            report[name] = found = hits(pipeline)
             print(
-                f"  all kept: {found['all_kept_us']:,.0f} us, of which {found['behind_us']:,.0f} ({found['of_bare']:.2f}) "
-                "in the operations behind the place"
+                f"{name}: {found['kept_bytes'] / len(paths) / 1e3:,.0f} KB kept per photo, of {len(paths)} photos; all kept: "
+                f"{found['all_kept_us']:,.0f} us, of which {found['behind_us']:,.0f} ({found['of_bare']:.2f}) in the operations "
+                "behind the place",
+                flush=True,
             )
-            sys.stdout.flush()
         report["forms"] = found = forms(pipelines(paths)["random crop"], 2 if given.smoke else 4 * given.rounds)
         print(
             f"random crop, by form: {found['kept_bytes'] / len(paths) / 1e3:,.0f} KB of coefficients per photo, "

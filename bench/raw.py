@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Raw uint8 samples gathered into batches. Ceiling: memcpy of one core.
 
-The bench itself is python/carya/_bench/raw.py, so that `carya bench raw` works from the wheel too.
+The bench itself is python/carya/_bench/rows.py, so that `carya bench raw` works from the wheel too.
 """
 
 from carya._bench import main

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """MNIST-like samples. Ceiling: 2 million samples per second and core.
 
-The bench itself is python/carya/_bench/small.py, so that `carya bench small` works from the wheel too.
+The bench itself is python/carya/_bench/rows.py, so that `carya bench small` works from the wheel too.
 """
 
 from carya._bench import main

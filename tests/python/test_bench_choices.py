@@ -6,11 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 import carya
-from carya._bench import Options, peers, run, vision
+from carya._bench import Options, cache, peers, run, vision
 from carya._bench.measure import Rate
 from carya._bench.photos import find_photos
 from carya._bench.seeds import Runner
@@ -25,7 +26,10 @@ from carya._seeds.data import find
         ("seeds", {"data": "/nothing"}, r"bench: --data: no folder '/nothing'"),
         ("seeds", {"python": ("/nothing/python",)}, r"bench seeds: --python: no program '/nothing/python'; give the path"),
         ("seeds", {"only": ("cedar",)}, r"bench seeds: --only: got 'cedar'; give 'cedar cv' or"),
-        ("small", {"only": ("cedar cv",)}, r"bench: --only: got 'small'; give it for the bench seeds only"),
+        ("small", {"only": ("cedar cv",)}, r"bench: --only: got 'small'; give it for the benches seeds and cache only"),
+        ("cache", {"only": ("ice",)}, r"bench cache: --only: got 'ice'; give photos or heavy or"),
+        ("cache", {"epochs": (0,)}, r"bench cache: --epochs: got 0; give a number of 1 or more"),
+        ("small", {"svg": "x"}, r"bench: --svg: got 'small'; give it for the bench cache only"),
         ("ops", {"python": ("python3",)}, r"bench: --python: got 'ops'; give it for the bench seeds only"),
         ("small", {"seconds": -1.0}, r"bench: --seconds: got -1.0; give a number above 0"),
         ("small", {"seconds": float("nan")}, r"bench: --seconds: got nan; give a number above 0"),
@@ -97,3 +101,21 @@ def test_it_is_said_why_files_are_drawn(tmp_path: Path) -> None:
     assert find("lines", None, tmp_path, smoke=False)["what"] == "drawn, for no real ones are given"
     assert find("lines", tmp_path, tmp_path, smoke=False)["what"] == f"drawn, for {tmp_path} has none"
     assert find("lines", tmp_path, tmp_path, smoke=True)["what"] == "drawn, as in all short runs"
+
+
+def test_the_plots_of_the_cache_have_a_line_for_each_number_of_epochs(tmp_path: Path) -> None:
+    picture = tmp_path / "grid.svg"
+    report = run("cache", Options(smoke=True, svg=str(picture), epochs=(1, 2)))
+    assert [(row["epochs"], row["capacity"]) for row in report.rows] == [(1, 50), (1, 100), (2, 50), (2, 100)]
+    root = ElementTree.fromstring(picture.read_text())
+    lines = [path for path in root.iter("{http://www.w3.org/2000/svg}path") if path.get("class") == "line"]
+    assert [line[0].text for line in lines] == ["auto, 1", "best, 1", "auto, 2", "best, 2"]
+    with pytest.raises(carya.IoError, match=r"bench cache: --svg: .*No such file or directory"):
+        run("cache", Options(smoke=True, svg=str(tmp_path / "none" / "grid.svg")))
+
+
+def test_what_is_best_is_compared_round_by_round() -> None:
+    """A machine that is twice as slow in one round changes nothing."""
+    took = {"nothing": [100.0, 200.0, 100.0], "after decode_image": [50.0, 100.0, 50.0], "auto": [60.0, 120.0, 60.0]}
+    row = cache._row(took, {"epochs": 2})
+    assert (row["best"], row["of_best"], row["of_nothing"]) == ("after decode_image", 0.833, 0.6)

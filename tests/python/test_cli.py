@@ -236,7 +236,7 @@ def test_doctor_says_which_simd_target_runs_and_why_no_better_one(capsys: pytest
     assert "AVX3_DL" not in shown
 
 
-@pytest.mark.parametrize("arguments", ["vision --daemon", "raw", "start --files 40"])
+@pytest.mark.parametrize("arguments", ["vision --daemon", "raw", "start --files 40", "cache"])
 def test_benches_run(arguments: str) -> None:
     """By the command. `make test` runs each of them by its program below bench/."""
     report = json.loads(run("bench", *arguments.split(), "--smoke", "--json"))

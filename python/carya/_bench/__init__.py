@@ -9,7 +9,9 @@ from .report import Options, Report, main
 
 __all__ = ["NAMES", "Options", "Report", "main", "run"]
 
-NAMES = ("vision", "handoff", "raw", "small", "ops", "orders", "start", "daemon", "functions", "seeds")
+NAMES = ("vision", "handoff", "raw", "small", "ops", "orders", "start", "daemon", "functions", "seeds", "cache")
+# Benches whose module has another name, or several.
+_PLACES = {"raw": ("rows", "raw"), "small": ("rows", "small")}
 
 
 def run(name: str, options: Options) -> Report:
@@ -24,8 +26,12 @@ def run(name: str, options: Options) -> Report:
         raise invalid("bench: name", name, " or ".join(NAMES))
     if options.daemon and name != "vision":
         raise invalid("bench: --daemon", name, "it for the bench vision only")
-    if name != "seeds" and (options.only or options.python):
-        raise invalid(f"bench: --{'only' if options.only else 'python'}", name, "it for the bench seeds only")
+    if name not in ("seeds", "cache") and options.only:
+        raise invalid("bench: --only", name, "it for the benches seeds and cache only")
+    if name != "seeds" and options.python:
+        raise invalid("bench: --python", name, "it for the bench seeds only")
+    if name != "cache" and (options.svg is not None or options.epochs):
+        raise invalid(f"bench: --{'epochs' if options.epochs else 'svg'}", name, "it for the bench cache only")
     if not 0 < options.seconds < float("inf"):
         raise invalid("bench: --seconds", options.seconds, "a number above 0")
     if options.data is not None and not os.path.isdir(options.data):
@@ -33,6 +39,6 @@ def run(name: str, options: Options) -> Report:
     for python in options.python:
         if shutil.which(python) is None:
             raise NotFound(f"bench seeds: --python: no program {python!r}; give the path of an interpreter")
-    module = importlib.import_module(f"{__name__}.{'daemon' if options.daemon else name}")
-    report: Report = module.against_embedded(options) if options.daemon else module.run(options)
+    module, function = ("daemon", "against_embedded") if options.daemon else _PLACES.get(name, (name, "run"))
+    report: Report = getattr(importlib.import_module(f"{__name__}.{module}"), function)(options)
     return report

@@ -22,8 +22,10 @@ class Options:
     daemon: bool = False  # vision: a daemon against embedded mode
     smoke: bool = False  # a short run that shows that the bench works; its figures mean nothing
     files: int = 1_281_167  # start: empty files for the listing
-    only: tuple[str, ...] = ()  # seeds: these pipelines
+    only: tuple[str, ...] = ()  # seeds: these pipelines; cache: these kinds of data and storages
     python: tuple[str, ...] = ()  # seeds: other interpreters, with Carya and what sides need
+    epochs: tuple[int, ...] = ()  # cache: of the runs
+    svg: str | None = None  # cache: a file for the plots
 
     def scaled(self) -> Options:
         """Short runs when it is only smoke."""
@@ -89,16 +91,18 @@ def main(name: str) -> None:
         action="store_true",
         help="vision: also other loaders that are installed; ops: also OpenCV and torchvision; orders: also Pillow",
     )
-    parser.add_argument("--only", action="append", help="seeds: a pipeline; several times for several")
+    parser.add_argument("--only", action="append", help="seeds: a pipeline; cache: data or storage; several times")
     parser.add_argument(
         "--python", action="append", help="seeds: another interpreter, with Carya and what a side needs"
     )
+    parser.add_argument("--epochs", action="append", type=int, help="cache: of a run; several times for several")
+    parser.add_argument("--svg", help="cache: a file for the plots")
     parser.add_argument("--daemon", action="store_true", help="vision: through a daemon, beside embedded mode")
     parser.add_argument("--smoke", action="store_true", help="a short run; its figures mean nothing")
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     given = vars(parser.parse_args())
     only_json = given.pop("json")
-    given |= {name: tuple(given[name] or ()) for name in ("only", "python")}
+    given |= {name: tuple(given[name] or ()) for name in ("only", "python", "epochs")}
     report = run(name, Options(**given))
     if not only_json:
         print(report.table())

@@ -195,15 +195,17 @@ def _add_bench(app: Any, typer: Any) -> None:
     @app.command("bench", epilog=_example("carya bench vision --data photos --peers"))  # type: ignore[untyped-decorator]
     def bench(
         name: str = typer.Argument(
-            ..., help="vision, handoff, raw, small, ops, orders, start, daemon, functions or seeds."
+            ..., help="vision, handoff, raw, small, ops, orders, start, daemon, functions, seeds or cache."
         ),
         data: str = typer.Option(None, help="Folder of JPEGs; seeds: with folders images, speech and text."),
         seconds: float = typer.Option(5.0, help="Per measured configuration."),
         rounds: int = typer.Option(3, min=1, help="Interleaved rounds; the median counts."),
         files: int = typer.Option(1_281_167, min=1, help="start: empty files for the listing."),
         peers: bool = typer.Option(False, "--peers", help="vision, ops: also what else is installed."),
-        only: list[str] = typer.Option(None, help="seeds: a pipeline; several times for several."),  # noqa: B008
+        only: list[str] = typer.Option(None, help="seeds: a pipeline; cache: data or storage; several times."),  # noqa: B008
         python: list[str] = typer.Option(None, help="seeds: another interpreter, with Carya and what a side needs."),  # noqa: B008
+        epochs: list[int] = typer.Option(None, help="cache: epochs of a run; several times for several."),  # noqa: B008
+        svg: str = typer.Option(None, help="cache: write plots to this file."),
         daemon: bool = typer.Option(False, "--daemon", help="vision: through a daemon, beside embedded mode."),
         smoke: bool = typer.Option(False, "--smoke", help="A short run; its figures mean nothing."),
         as_json: bool = typer.Option(False, "--json", help="Only the JSON line."),
@@ -212,7 +214,8 @@ def _add_bench(app: Any, typer: Any) -> None:
         from .._bench import Options
         from .._bench import run as run_bench
 
-        options = Options(data, seconds, rounds, peers, daemon, smoke, files, tuple(only or ()), tuple(python or ()))
+        names, others = tuple(only or ()), tuple(python or ())
+        options = Options(data, seconds, rounds, peers, daemon, smoke, files, names, others, tuple(epochs or ()), svg)
         report = run_bench(name, options)
         if not as_json:
             print(report.table())
