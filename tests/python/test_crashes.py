@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import carya
 
 TRAIN = """
 import threading
+import time
 def made():
     pipeline = carya.image_folder(folder).decode_image().resize((1024, 1024))
     for _ in range(8):
@@ -51,10 +53,23 @@ def forever(loader: carya.Loader) -> Iterator[carya.Batch]:
 
 
 def computing(pid: int) -> int:
-    """A thread of the daemon that computes now, or 0."""
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        if "(carya-compute) R" in (task / "stat").read_text():
-            return int(task.name)
+    """A thread of the daemon that has computed for a while without a pause, or 0: one that runs may be between two chunks."""
+
+    def running() -> dict[str, list[int]]:
+        """By thread, how often it slept, and its CPU time in ticks."""
+        found = {}
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            name, _, fields = (task / "stat").read_text().rpartition(")")
+            if name.endswith("(carya-compute") and fields.split()[0] == "R":
+                slept = (task / "status").read_text().partition("\nvoluntary_ctxt_switches:")[2].split()[0]
+                found[task.name] = [int(slept), int(fields.split()[11])]
+        return found
+
+    before = running()
+    time.sleep(0.03)
+    for thread, (slept, ticks) in running().items():
+        if thread in before and slept == before[thread][0] and ticks > before[thread][1]:
+            return int(thread)
     return 0
 
 
@@ -63,6 +78,12 @@ def send(pid: int) -> None:
     # Neither by os nor by signal: those send to a process, and the kernel chooses the thread.
     tgkill = ctypes.CDLL(None).tgkill
     assert tgkill(pid, until(lambda: computing(pid)), signal.SIGABRT) == 0
+
+
+def nothing_to_do(daemon: Daemon) -> bool:
+    """Whether all slots of its one job are full."""
+    (rank,) = daemon.status()["jobs"][0]["ranks"]
+    return bool(rank["ready"] + rank["held"] == rank["slots"])
 
 
 def crash(daemon: Daemon) -> None:
@@ -78,7 +99,7 @@ def test_a_crash_ends_its_own_job_alone(photos: Path) -> None:
         healthy = carya.Loader(quick, epochs=3, daemon=daemon.socket, threads=1)
         batches = iter(healthy)
         seen = [next(batches)["image"].tobytes()]
-        until(lambda: daemon.status()["jobs"][0]["ranks"][0]["ready"] > 0)
+        until(lambda: nothing_to_do(daemon))  # a thread that computes from now on does so for the other job
         doomed = carya.Loader(slow(photos), epochs=1000, daemon=daemon.socket, threads=1)
         told: list[BaseException] = []
 
@@ -147,9 +168,7 @@ def test_a_users_crash_is_known_to_the_next_daemon_of_that_user_alone(photos: Pa
                     alice.do("result = next(iter(made()))")
                 quiet = host.daemons()[test_users.ALICE]
                 os.kill(quiet, signal.SIGKILL)
-                until(
-                    lambda pid=quiet: test_users.ALICE not in host.daemons() or host.daemons()[test_users.ALICE] != pid
-                )
+                until(lambda pid=quiet: f"ended uid={test_users.ALICE} pid={pid}" in host.log())
             alice.do(test_users.JOB, job="another")
             assert host.daemons()[test_users.BOB] == first[test_users.BOB]
             # The same pipeline of somebody else has crashed nothing.
