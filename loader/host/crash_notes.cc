@@ -44,14 +44,19 @@ char g_path[PATH_MAX] = "";  // where there is no g_file
 std::atomic<std::uint32_t> g_next = 0;
 std::uint32_t g_version = 0;
 
-/// Who has run over the end of its stack needs another one to say so.
+/// Who has run over the end of its stack needs another one to say so. A thread that has one already, as a sanitizer gives
+/// it, keeps that.
 class HandlerStack {
  public:
-  HandlerStack() : memory_(new std::byte[kStackBytes]) {
+  HandlerStack() {
+    stack_t there{};
+    if (sigaltstack(nullptr, &there) != 0 || (there.ss_flags & SS_DISABLE) == 0) return;
+    memory_.reset(new std::byte[kStackBytes]);
     const stack_t stack{.ss_sp = memory_.get(), .ss_flags = 0, .ss_size = kStackBytes};
     sigaltstack(&stack, nullptr);
   }
   ~HandlerStack() {
+    if (!memory_) return;
     const stack_t none{.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
     sigaltstack(&none, nullptr);
   }
