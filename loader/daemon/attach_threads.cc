@@ -21,16 +21,15 @@ constexpr std::int64_t kProgressNs = 200'000'000;
 
 /// Why a job is refused whose pipeline ended the daemon before.
 Error crashed_before(const std::string& job, const Crash& crash, const std::string& path) {
-  const std::time_t until = crash.at_s + CrashNotes::kRecentS;
-  return {Code::kPermission,
-          fmt::format("caryad: job {}: the daemon ended by {} while it worked for this pipeline, and with it "
-                      "the streams of other "
-                      "jobs, so this one does not take it before {:%H:%M} UTC{}; please report it, and have "
-                      "it run in its own "
-                      "process (daemon=\"embedded\"), where it harms no other job",
-                      job, signal_name(crash.signal), fmt::gmtime(until),
-                      path.empty() ? "" : " unless " + path + " is removed and the daemon started again"),
-          ENOTRECOVERABLE};
+  const std::time_t until = crash.at_s + Crash::kRecentS;
+  return {
+      Code::kPermission,
+      fmt::format("caryad: job {}: the daemon ended by {} while it worked for this pipeline, and with it the "
+                  "streams of other jobs, so this one does not take it before {:%H:%M} UTC{}; please report "
+                  "it, and have it run in its own process (daemon=\"embedded\"), where it harms no other job",
+                  job, signal_name(crash.signal), fmt::gmtime(until),
+                  path.empty() ? "" : " unless " + path + " is removed and the daemon started again"),
+      ENOTRECOVERABLE};
 }
 
 }  // namespace

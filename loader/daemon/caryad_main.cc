@@ -197,11 +197,12 @@ std::shared_ptr<CrashNotes> crash_notes(Program& program, const Settings& settin
                       "a crash will not be known to the next daemon" + field("why", notes.error().message));
     return nullptr;
   }
+  const std::int64_t now_s = std::time(nullptr);
   for (const Crash& crash : (*notes)->all())
-    if (std::time(nullptr) - crash.at_s <= CrashNotes::kRecentS)
+    if (crash.is_recent(now_s))
       program.log.write(LogLevel::kError,
                         "an earlier daemon crashed" + field("by", signal_name(crash.signal)) +
-                            field("seconds_ago", std::time(nullptr) - crash.at_s) +
+                            field("seconds_ago", now_s - crash.at_s) +
                             (crash.work == 0 ? "" : "; the job that it worked for is refused for an hour"));
   (*notes)->catch_crashes();
   return *notes;

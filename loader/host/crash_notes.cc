@@ -149,7 +149,7 @@ void CrashNotes::catch_crashes() {
 
 std::optional<Crash> CrashNotes::recent(std::uint64_t work, std::int64_t now_s) const {
   const auto found = std::ranges::find_if(crashes_, [&](const Crash& crash) {
-    return work != 0 && crash.work == work && crash.at_s <= now_s && now_s - crash.at_s <= kRecentS;
+    return work != 0 && crash.work == work && crash.is_recent(now_s);
   });
   return found == crashes_.end() ? std::nullopt : std::optional(*found);
 }

@@ -16,6 +16,10 @@ struct Crash {
   std::uint64_t work = 0;  ///< what the thread worked for (WorkFor); 0: for nobody in particular
   std::int64_t at_s = 0;   ///< Unix time
   int signal = 0;
+
+  static constexpr std::int64_t kRecentS = 3600;
+  /// Whether it was in the kRecentS before `now_s`. One that is still to come, by a clock that was set back, is not.
+  bool is_recent(std::int64_t now_s) const { return at_s <= now_s && now_s - at_s <= kRecentS; }
 };
 
 /// While it lives, a crash of this thread is blamed on `work`. Costs a store each way.
@@ -38,7 +42,6 @@ class WorkFor {
 class CrashNotes {
  public:
   static constexpr std::size_t kBytes = 4096;
-  static constexpr std::int64_t kRecentS = 3600;
 
   /// Read the notes of earlier processes; the file need not be there, and the first crash makes it. `version` is the
   /// program's. Errors: kInvalidArgument when it is no file of this user, or the path is too long; those of the file.
@@ -49,7 +52,7 @@ class CrashNotes {
   /// From now on a crash of this process is noted, and ends it as before. Signals that somebody handles already stay as
   /// they are. Once per process.
   void catch_crashes();
-  /// The latest crash that is blamed on this work and is at most kRecentS old.
+  /// The latest recent crash that is blamed on this work.
   std::optional<Crash> recent(std::uint64_t work, std::int64_t now_s) const;
   /// All that are known, the latest first.
   const std::vector<Crash>& all() const { return crashes_; }

@@ -40,7 +40,7 @@ struct Start {
   int program;           // by descriptor: the user need not reach it by its path
   const Rights* rights;  // null: this process's own
   int handed;
-  int notes;    // -1: none
+  int notes;    // -1: none, and /dev/null in its place
   int nothing;  // /dev/null: its log is in its memory, and no stream is shared with other users
   const std::vector<UniqueFd>* groups;
   rlimit descriptors{};
@@ -57,7 +57,7 @@ constexpr int kProgramFd = kNotesFd + 1;
   umask(022);
   // Above those that they become, so that none is written over.
   const int handed = fcntl(start.handed, F_DUPFD, kProgramFd + 1);
-  const int notes = start.notes < 0 ? start.nothing : fcntl(start.notes, F_DUPFD, kProgramFd + 1);
+  const int notes = fcntl(start.notes < 0 ? start.nothing : start.notes, F_DUPFD, kProgramFd + 1);
   const int program = fcntl(start.program, F_DUPFD, kProgramFd + 1);
   const int nothing = fcntl(start.nothing, F_DUPFD, kProgramFd + 1);
   if (handed < 0 || notes < 0 || program < 0 || nothing < 0) _exit(126);

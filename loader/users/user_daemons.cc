@@ -52,8 +52,9 @@ struct UserDaemons::Daemon {
   std::uint64_t tag = 0;
   Rights rights;
   pid_t pid = 0;
-  UniqueFd process;          // pidfd
-  UniqueFd handing;          // its socket of connections; empty once it takes none
+  UniqueFd process;  // pidfd
+  UniqueFd handing;  // its socket of connections; empty once it takes none
+  std::shared_ptr<const UniqueFd> notes;
   std::uint32_t number = 1;  // of this user's, the lowest that is free
   UniqueFd own;              // where root asks for it
   std::string own_path;
@@ -284,7 +285,7 @@ UserDaemons::Allowance& UserDaemons::allowance_of(uid_t user) {
     return one.first != user && full(one.second) >= kStartsMax &&
            now_ns - one.second.refused_ns > kSecondNs && one.second.killed == 0 &&
            now_ns - one.second.memory_ns >= kMemoryPauseNs &&
-           (one.second.crashed_ns == 0 || now_ns - one.second.crashed_ns > CrashNotes::kRecentS * kSecondNs);
+           (!one.second.notes || now_ns - one.second.crashed_ns > Crash::kRecentS * kSecondNs);
   });
   Allowance& own =
       allowances_.try_emplace(user, Allowance{.starts = kStartsMax, .since_ns = now_ns}).first->second;
@@ -305,6 +306,7 @@ Result<UserDaemons::Daemon*> UserDaemons::start(const Rights& rights) {
   };
   while (std::ranges::any_of(daemons_, taken)) ++daemon->number;
   daemon->handing.reset(ends[0]);
+  daemon->notes = notes_for(rights.uid);
   const UniqueFd theirs(ends[1]);
   setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &kWaitingBytes, sizeof(kWaitingBytes));
 
@@ -313,7 +315,7 @@ Result<UserDaemons::Daemon*> UserDaemons::start(const Rights& rights) {
                         .rights = rights,
                         .groups = groups_of(rights.uid),
                         .descriptors = options_.rules.share_of(rights.uid).descriptors,
-                        .notes = notes_of(rights.uid)},
+                        .notes = daemon->notes ? daemon->notes->get() : -1},
                        theirs.get()));
   if (Status watched = poller_.watch(process.process.get(), daemon->tag); !watched) {
     end_process(process);
@@ -340,16 +342,15 @@ std::vector<UniqueFd> UserDaemons::groups_of(uid_t user) {
   return {};
 }
 
-/// Its size cannot be changed: a user fills no memory of this process. Without one a crash is not known to the next daemon.
-int UserDaemons::notes_of(uid_t user) {
-  UniqueFd& notes = allowance_of(user).notes;
-  if (!notes) {
-    notes.reset(memfd_create("carya-crashes", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (notes && (ftruncate(notes.get(), CrashNotes::kBytes) != 0 ||
-                  fcntl(notes.get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) != 0))
-      notes.reset();
-  }
-  return notes ? notes.get() : -1;
+/// Those of the user's last crash, or new ones, whose size cannot be changed: a user fills no memory of this process. Null
+/// where there is no memory: a crash is then not known to the next daemon.
+std::shared_ptr<const UniqueFd> UserDaemons::notes_for(uid_t user) {
+  if (const auto& notes = allowance_of(user).notes) return notes;
+  UniqueFd made(memfd_create("carya-crashes", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!made || ftruncate(made.get(), CrashNotes::kBytes) != 0 ||
+      fcntl(made.get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
+    return nullptr;
+  return std::make_shared<const UniqueFd>(std::move(made));
 }
 
 /// Limits of memory are of no use without a controller, which is to be known.
@@ -465,7 +466,11 @@ void UserDaemons::reap(std::uint64_t tag) {
     groups_->remove(std::to_string(uid));
     allowance_of(uid).killed = groups_->killed(std::to_string(uid));
   }
-  if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL) allowance_of(uid).crashed_ns = monotonic_ns();
+  if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL) {
+    Allowance& own = allowance_of(uid);
+    own.notes = daemon->notes;
+    own.crashed_ns = monotonic_ns();
+  }
   const bool well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
   options_.log(well ? LogLevel::kInfo : LogLevel::kWarning,
                "ended" + field("uid", uid) + field("pid", daemon->pid) +

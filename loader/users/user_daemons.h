@@ -58,8 +58,8 @@ struct UserDaemonsOptions {
 /// A user whose daemon the kernel ended for its memory (UserShare::memory_bytes) is refused for kMemoryPauseNs, and told why:
 /// what it lost ends with this error, where it would be the same again.
 ///
-/// What a daemon notes of its crash (CrashNotes) lies in a memory file of this process, by user, and is given to the next
-/// daemon of that user. It is not read here.
+/// What a daemon notes of its crash (CrashNotes) lies in a memory file of this process, which is given to the next daemons
+/// of that user. It is not read here.
 ///
 /// A daemon gets its connections over a socket that is its descriptor kHandedFd, one descriptor a message. While this
 /// process is gone the daemons go on for the clients that they have.
@@ -92,8 +92,8 @@ class UserDaemons {
     std::int64_t refused_ns = 0;  // when a refusal was last logged
     std::uint64_t killed = 0;     // UserGroups::killed() at the last look
     std::int64_t memory_ns = 0;   // when a process of the user was last found killed for its memory; 0: never
-    UniqueFd notes{};             // what their daemons tell the next ones of crashes
-    std::int64_t crashed_ns = 0;  // when one was last seen; 0: never
+    std::shared_ptr<const UniqueFd> notes{};  // of the daemon that crashed last; null: none has
+    std::int64_t crashed_ns = 0;              // when it was seen
   };
   UserDaemons(UserDaemonsOptions options, Poller poller, UniqueFd listening);
   void accept_clients(int listening, Daemon* only);
@@ -103,7 +103,7 @@ class UserDaemons {
   Result<Daemon*> daemon_for(const Rights& rights);
   Result<Daemon*> start(const Rights& rights);
   std::vector<UniqueFd> groups_of(uid_t user);
-  int notes_of(uid_t user);
+  std::shared_ptr<const UniqueFd> notes_for(uid_t user);
   void say_unkept();
   Status check_memory(uid_t user);
   std::string own_folder() const;

@@ -166,8 +166,8 @@ TEST(CrashNotes, OnlyRecentCrashesOfThisWorkAndVersionCount) {
   ASSERT_TRUE(notes);
   const std::int64_t at = (*notes)->all().at(0).at_s;
   EXPECT_TRUE((*notes)->recent(7, at));
-  EXPECT_TRUE((*notes)->recent(7, at + CrashNotes::kRecentS));
-  EXPECT_FALSE((*notes)->recent(7, at + CrashNotes::kRecentS + 1));
+  EXPECT_TRUE((*notes)->recent(7, at + Crash::kRecentS));
+  EXPECT_FALSE((*notes)->recent(7, at + Crash::kRecentS + 1));
   EXPECT_FALSE((*notes)->recent(7, at - 1)) << "a clock that was set back bars nobody for ever";
   EXPECT_FALSE((*notes)->recent(8, at));
   EXPECT_FALSE((*notes)->recent(0, at));

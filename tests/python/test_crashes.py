@@ -161,6 +161,9 @@ def test_a_users_crash_is_known_to_the_next_daemon_of_that_user_alone(photos: Pa
             bob.do(test_users.JOB, job="quiet")
             alice.do(TRAIN, folder=str(folder))
             first = host.daemons()
+            time.sleep(0.5)  # then what is known of users who did nothing odd is forgotten as another one comes
+            with test_users.user(host, test_users.MALLORY) as mallory:
+                mallory.do(test_users.JOB, job="late")
             send(first[test_users.ALICE])
             assert "ended by signal 6" in alice.do("thread.join(60); result = str(told[0])")
             for _ in range(2):  # also by a daemon that has not crashed itself
