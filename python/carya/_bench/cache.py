@@ -81,12 +81,11 @@ class Storage:
     def __enter__(self) -> Storage:
         warm(self.paths)
         if self.name == "slow":
-            self._server = subprocess.Popen(
-                [sys.executable, "-m", "carya._bench.cache", os.path.commonpath(self.paths)],
-                stdout=subprocess.PIPE, text=True,
-            )  # fmt: skip
+            root = os.path.commonpath(self.paths)
+            command = [sys.executable, "-m", "carya._bench.cache", root]
+            self._server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
             assert self._server.stdout is not None
-            port, root = int(self._server.stdout.readline()), os.path.commonpath(self.paths)
+            port = int(self._server.stdout.readline())
             names = (urllib.parse.quote(os.path.relpath(path, root)) for path in self.paths)
             self.sources = [f"http://127.0.0.1:{port}/{name}" for name in names]
         return self
@@ -114,21 +113,21 @@ class Storage:
 def run(options: Options) -> Report:
     """The grid, or what `only` names of it. Errors: InvalidArgument: a name that is none; NotFound: no files."""
     options = options.scaled()
-    names = {kind: [name for name in every if name in options.only] or list(every) for kind, every in (("data", DATA), ("storage", STORAGES))}  # fmt: skip
     for name in options.only:
         if name not in DATA and name not in STORAGES:
             raise invalid("bench cache: --only", name, " or ".join([*DATA, *STORAGES]))
-    if options.smoke and not options.only:
-        names = {"data": ["photos"], "storage": ["warm"]}
+    few = options.smoke and not options.only
+    data_names = [name for name in DATA if name in options.only] or list(DATA)[: 1 if few else None]
+    storages = [name for name in STORAGES if name in options.only] or STORAGES[: 1 if few else None]
     for count in options.epochs:
         if count < 1:
             raise invalid("bench cache: --epochs", count, "a number of 1 or more")
     epochs = tuple(options.epochs) or ((2,) if options.smoke else EPOCHS)
     report = Report("cache", facts={"rounds": options.rounds})
     with tempfile.TemporaryDirectory() as scratch, cached_in(f"{scratch}/cache"):
-        for data in names["data"]:
+        for data in data_names:
             paths = _paths(data, options, Path(scratch))
-            for storage in names["storage"]:
+            for storage in storages:
                 with Storage(storage, paths) as store:
                     report.rows += _sheet(data, store, epochs, options)
     _judge(report)
@@ -180,7 +179,7 @@ def _sheet(data: str, store: Storage, epochs: tuple[int, ...], options: Options)
                     us, told[choice] = _play(pipeline, count, choices[choice], store)
                     took.setdefault(choice, []).append(us)
             row = _row(took, {"data": data, "storage": store.name, "epochs": count, "capacity": percent})
-            row["kept_after"] = (told["auto"] or {}).get("after") or "nothing"
+            row["kept_after"] = told["auto"].get("after") or "nothing"
             rows.append(row)
             said = f"of best {row['of_best']:.2f} ({row['best']}), of nothing {row['of_nothing']:.2f}"
             print(f"{data}, {store.name}, {count} epochs, {percent} %: {said}", file=sys.stderr, flush=True)
@@ -236,7 +235,6 @@ def _row(took: dict[str, list[float]], cell: dict[str, Any]) -> dict[str, Any]:
         "best_us": us[best],
         "of_best": round(1 / times_as_fast(best), 3),
         "of_nothing": round(times_as_fast("nothing"), 3),  # the time of "auto" over that of no cache
-        "kept_after": "nothing",
     }
 
 

@@ -8,6 +8,7 @@ Must reach 2 million samples per second and core.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -30,14 +31,10 @@ def raw(options: Options) -> Report:
     found: dict[int, list[Rate]] = {1: [], 2: []}
     for _ in range(options.rounds):
         copies.append(_memcpy_rows_per_s(images, rows, options.seconds))
-        for threads, rates in found.items():
-            with Loader(pipeline, threads=threads) as loader:
-                rates.append(measure(_sizes(loader), options.seconds))
+        _measure_each(pipeline, found, options.seconds)
     copy = median(copies)
     report = Report("raw", facts={"batch": rows, "memcpy_GB_per_s": round(copy * row_bytes / 1e9, 2)})
-    for threads, rates in found.items():
-        wall = median([rate.per_second for rate in rates])
-        cpu_us = median([rate.cpu_us for rate in rates])
+    for threads, wall, cpu_us in _medians(found):
         report.rows.append(
             {
                 "threads": threads,
@@ -59,13 +56,9 @@ def small(options: Options) -> Report:
     pipeline = arrays({"image": images, "label": labels}).shuffle(seed=1).normalize(0.1307, 0.3081).batch(256)
     found: dict[int, list[Rate]] = {1: [], 2: []}
     for _ in range(options.rounds):
-        for threads, rates in found.items():
-            with Loader(pipeline, threads=threads, slots=16) as loader:
-                rates.append(measure(_sizes(loader), options.seconds))
+        _measure_each(pipeline, found, options.seconds, slots=16)
     report = Report("small", facts={"batch": 256, "records": count})
-    for threads, rates in found.items():
-        wall = median([rate.per_second for rate in rates])
-        cpu_us = median([rate.cpu_us for rate in rates])
+    for threads, wall, cpu_us in _medians(found):
         report.rows.append(
             {
                 "threads": threads,
@@ -76,6 +69,19 @@ def small(options: Options) -> Report:
             }
         )
     return report
+
+
+def _measure_each(pipeline: Any, found: dict[int, list[Rate]], seconds: float, **options: Any) -> None:
+    """One more rate for each number of threads."""
+    for threads, rates in found.items():
+        with Loader(pipeline, threads=threads, **options) as loader:
+            rates.append(measure(_sizes(loader), seconds))
+
+
+def _medians(found: dict[int, list[Rate]]) -> Iterator[tuple[int, float, float]]:
+    """By number of threads: samples per second, and CPU microseconds per sample."""
+    for threads, rates in found.items():
+        yield threads, median([rate.per_second for rate in rates]), median([rate.cpu_us for rate in rates])
 
 
 def _memcpy_rows_per_s(images: np.ndarray[Any, Any], rows: int, seconds: float) -> float:
